@@ -198,19 +198,9 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   return out;
 }
 
-int64_t constant_bytes(const ir::Module& m) {
-  std::set<const ir::Tensor*> seen;
-  int64_t bytes = 0;
-  for (const auto& [name, f] : m.functions)
-    passes::visit_atoms(*f->body, [&](const ir::Atom& a) {
-      if (a.is_constant() && seen.insert(a.constant.get()).second)
-        bytes += static_cast<int64_t>(a.constant->bytes.size());
-    });
-  return bytes;
-}
-
 std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned) {
-  return tuned::implied_policy(constant_bytes(lowered), tuned ? tuned->last_cache_bytes() : 0);
+  return tuned::implied_policy(passes::constant_bytes(lowered),
+                               tuned ? tuned->last_cache_bytes() : 0);
 }
 
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {

@@ -65,10 +65,8 @@ struct WorkloadUse {
 };
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered);
 
-// Bytes of all constants of a module, each counted once: what implies a class of measuring policy
-// (compiler/tuned/policy_class.h).
-int64_t constant_bytes(const ir::Module& m);
-// That class, for the machine whose records are asked for.
+// The class of measuring policy that a module's constants imply (compiler/tuned/policy_class.h),
+// for the machine whose records are asked for.
 std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned);
 
 }  // namespace nimble::driver

@@ -37,6 +37,12 @@ int64_t Tensor::elements() const {
   return n;
 }
 
+bool Tensor::all_finite() const {
+  for (int64_t i = 0, n = is_float(dtype) ? elements() : 0; i < n; ++i)
+    if (!std::isfinite(value(i))) return false;
+  return true;
+}
+
 double Tensor::value(int64_t i) const {
   switch (dtype) {
     case DType::kF32:

@@ -32,6 +32,8 @@ struct Tensor {
   // Element i as a double or an integer, whatever the dtype.
   double value(int64_t i) const;
   int64_t integer(int64_t i) const;
+  // Whether no element is infinite or NaN.
+  bool all_finite() const;
 
   // A tensor with its own zeroed memory; `data` points into it until the tensor is shared.
   static std::shared_ptr<Tensor> make(DType dtype, std::vector<int64_t> shape, uint8_t** data);

@@ -173,7 +173,7 @@ ValueRef cast(DType t, ValueRef a) {
   if (a->dtype == t) return a;
   // What was widened to f32 comes back as it was.
   if (a->kind == ValueKind::kCast && a->dtype == DType::kF32 && a->operands[0]->dtype == t &&
-      (t == DType::kF16 || t == DType::kBF16))
+      is_narrow_float(t))
     return a->operands[0];
   auto v = make(ValueKind::kCast, t, a->lanes);
   v->operands = {std::move(a)};

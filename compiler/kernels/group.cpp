@@ -83,7 +83,7 @@ Dims coordinates_of(const Dims& dims, const Dim& offset) {
 }
 
 DType compute_type(DType t) {
-  return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t;
+  return is_narrow_float(t) ? DType::kF32 : t;
 }
 
 GroupEvaluator::GroupEvaluator(const ir::Function& group, std::vector<kir::BufferRef> buffers,

@@ -90,7 +90,7 @@ inline int64_t saturate(DType t, double x) {
 inline Lane cast_lane(DType from, DType to, Lane v) {
   Lane out;
   out.i = 0;
-  if (from == DType::kF16 || from == DType::kBF16) {
+  if (is_narrow_float(from)) {
     const auto bits = static_cast<uint16_t>(v.i);
     v.f32 = from == DType::kF16 ? f32_from_f16(bits) : f32_from_bf16(bits);
     from = DType::kF32;
@@ -99,7 +99,7 @@ inline Lane cast_lane(DType from, DType to, Lane v) {
       return out;
     }
   }
-  if (to == DType::kF16 || to == DType::kBF16) {
+  if (is_narrow_float(to)) {
     const float narrow = from == DType::kF32 ? v.f32 : cast_lane(from, DType::kF32, v).f32;
     out.i = to == DType::kF16 ? f16_from_f32(narrow) : bf16_from_f32(narrow);
     return out;

@@ -94,8 +94,8 @@ TargetInfo target_of_isa(std::string_view isa) {
   cpu.features = best.features;
   std::istringstream extras{std::string(isa.substr(plus))};
   for (std::string feature; std::getline(extras, feature, '+');) {
-    if (!feature.empty()) cpu.features.push_back(feature);
-    if (feature == "amx_tile") cpu.features.insert(cpu.features.end(), {"amx_bf16", "amx_int8"});
+    const std::vector<std::string> all = features_in_isa(feature);
+    cpu.features.insert(cpu.features.end(), all.begin(), all.end());
   }
   for (const TargetRow& row : all_targets())
     if (is_lower_level(best, row.info) && cpu.missing(row.info.features).empty()) best = row.info;

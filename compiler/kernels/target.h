@@ -30,9 +30,9 @@ TargetInfo detect_host();
 TargetInfo portable_target(int vector_bits = 512);
 // "native", "x86-64-v2", "portable", …; nimble::Error names the choices if there is no such target.
 TargetInfo target_by_name(const std::string& name);
-// The highest target whose code such hardware runs: `isa` is that of a hardware record, a level of
-// the psABI and features ("x86-64-v4+avx512_vnni"), of which amx_tile stands for the products of
-// tiles, too. nimble::Error if there is no such level.
+// The highest target whose code such hardware runs: `isa` is that of a hardware record (isa_of in
+// vm/base/cpu.h), a level of the psABI and features ("x86-64-v4+avx512_vnni"). nimble::Error if
+// there is no such level.
 TargetInfo target_of_isa(std::string_view isa);
 
 }  // namespace nimble::kernels

@@ -160,8 +160,7 @@ class Verifier {
               nimble::name_of(o.dtype), o.lanes, nimble::name_of(v.dtype), v.lanes);
     };
     const auto computes = [&](DType t) {
-      require(t != DType::kF16 && t != DType::kBF16, "arithmetic on {}; cast to f32 first",
-              nimble::name_of(t));
+      require(!is_narrow_float(t), "arithmetic on {}; cast to f32 first", nimble::name_of(t));
     };
     switch (v.kind) {
       case ValueKind::kConst:
@@ -287,8 +286,7 @@ class Verifier {
     const bool logic = op == BinaryOp::kAnd || op == BinaryOp::kOr || op == BinaryOp::kXor;
     const bool integer_only =
         logic || op == BinaryOp::kMod || op == BinaryOp::kShl || op == BinaryOp::kShr;
-    require(t != DType::kF16 && t != DType::kBF16, "arithmetic on {}; cast to f32 first",
-            nimble::name_of(t));
+    require(!is_narrow_float(t), "arithmetic on {}; cast to f32 first", nimble::name_of(t));
     require(t == DType::kBool ? logic
             : is_float(t)     ? !integer_only
                               : op != BinaryOp::kScale,

@@ -1,11 +1,16 @@
 // Evaluates operators whose operands are constants, with the reference interpreter: what it
 // computes is right by definition. A fold that would make a constant larger than both a page and
-// four times its operands (a broadcast) is left to run time, and so is anything above the limit.
+// four times its operands (a broadcast) is left to run time, and so is anything above the limits
+// (FoldLimits): a program of a few lines can make products of large constants, one after another,
+// that take the interpreter hours and a kernel seconds. Packing is folded whatever it costs, since
+// no kernel packs at run time: it is one pass over a constant that is there.
 //
 // What is folded may become a fact of typing: a count that extents are read from, the rows that a
 // prefix takes. A fact that contradicts an operator in a place that never runs must not end the
 // compilation of a program that runs, so if the folded module is no longer well typed, integers
 // stay computed: the operator fails where it runs.
+#include <numeric>
+
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
@@ -38,8 +43,38 @@ bool has_symbolic_attribute(const Expr& e) {
   return false;
 }
 
+// What a call on constants costs.
+struct Cost {
+  double flops = 0;     // what `flops` counts of operators that have such a rule
+  double elements = 0;  // of operands and result
+};
+Cost cost_of(const ir::Binding& b) {
+  ir::CallExtents call{b.value->attrs, {}, 1};
+  Cost out;
+  const auto count = [](double n, double extent) { return n * extent; };
+  for (const Atom& a : b.value->args) {
+    call.operands.emplace_back(a.constant->shape.begin(), a.constant->shape.end());
+    const std::vector<double>& extents = call.operands.back();
+    out.elements += std::accumulate(extents.begin(), extents.end(), 1.0, count);
+  }
+  for (const ir::Dim& d : b.var->type->dims) call.results *= static_cast<double>(*d.as_constant());
+  out.elements += call.results;
+  if (const ir::WorkRule flops = ir::traits_of(*b.value).flops) out.flops = flops(call);
+  return out;
+}
+
+// Whether the limits have room for a call; takes from what is left.
+bool affordable(const ir::Binding& b, PassContext& context) {
+  const Cost cost = cost_of(b);
+  const double all = cost.flops + cost.elements;
+  if (all <= context.fold.free) return true;
+  if (cost.flops > context.fold.flops || all > *context.fold_left) return false;
+  *context.fold_left -= all;
+  return true;
+}
+
 // The value of an operator whose extents and operands are constant; null where none is to be had.
-ir::TensorRef evaluated(const ir::Binding& b, const PassContext& context) {
+ir::TensorRef evaluated(const ir::Binding& b, PassContext& context) {
   const Expr& e = *b.value;
   if (has_symbolic_attribute(e)) return nullptr;
   std::vector<ir::TensorRef> args;
@@ -51,9 +86,14 @@ ir::TensorRef evaluated(const ir::Binding& b, const PassContext& context) {
   }
   int64_t bytes = *ir::byte_size(b.var->type).as_constant();
   // Packing pads to whole panels, and no kernel packs at run time.
-  const bool must = ir::find_op(e.op)->fusion == ir::FusionKind::kOutside;
+  const bool must = ir::find_op(e.op)->fusion == ir::FusionKind::kOutside &&
+                    ir::traits_of(e).memory == ir::Memory::kOwn;
   bool grows = !must && bytes > 4096 && bytes > 4 * operand_bytes;
-  if (grows || bytes > context.fold_limit_bytes) return nullptr;
+  if (grows || bytes > context.fold.bytes) return nullptr;
+  if (!must && !affordable(b, context)) {
+    context.count("fold-constants.too-dear");
+    return nullptr;
+  }
   try {
     const std::vector<ir::TensorRef> result = reference::evaluate_op(e, args, {});
     return result.size() == 1 ? result[0] : nullptr;
@@ -68,7 +108,7 @@ struct Folding {
   bool facts = false;  // integers among it: inference looks into them
 };
 
-Folding fold(const ir::Module& m, const PassContext& context, bool with_facts) {
+Folding fold(const ir::Module& m, PassContext& context, bool with_facts) {
   Folding out;
   const auto fold_one = [&](const ir::Binding& b, ir::BlockBuilder&) -> std::optional<Atom> {
     const Expr& e = *b.value;
@@ -108,8 +148,16 @@ Folding fold(const ir::Module& m, const PassContext& context, bool with_facts) {
 }  // namespace
 
 ir::Module fold_constants(const ir::Module& m, PassContext& context) {
+  const FoldLimits& limits = context.fold;
+  if (!context.fold_left)
+    context.fold_left =
+        limits.operations + limits.per_constant_byte * static_cast<double>(constant_bytes(m));
+  const double left = *context.fold_left;
   Folding out = fold(m, context, true);
-  if (out.facts && !ir::infer_module(out.module).diagnostics.empty()) out = fold(m, context, false);
+  if (out.facts && !ir::infer_module(out.module).diagnostics.empty()) {
+    context.fold_left = left;
+    out = fold(m, context, false);
+  }
   context.count("fold-constants.folded", out.folded);
   return std::move(out.module);
 }

@@ -89,8 +89,7 @@ std::optional<Atom> divided(const Atom& a, const Atom& divisor) {
   const ir::ExprRef call = ir::make_call("div", {a, divisor}, {});
   const ir::TensorRef made =
       reference::evaluate_op(*call, {a.constant, divisor.constant}, {}).at(0);
-  for (int64_t i = 0; i < made->elements(); ++i)
-    if (!std::isfinite(made->value(i))) return std::nullopt;
+  if (!made->all_finite()) return std::nullopt;
   return Atom::of(made);
 }
 

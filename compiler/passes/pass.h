@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,9 +21,23 @@
 
 namespace nimble::passes {
 
+// What folding constants may cost a compilation, where few bytes of a program can ask for any
+// amount of work. Operations are those of Ops.def's `flops`, elements read and elements written.
+struct FoldLimits {
+  int64_t bytes = int64_t{1} << 30;  // of one result
+  // Of one operator beyond reading its operands and writing its result, which the bytes bound.
+  double flops = 0x1p32;
+  // In all: so many for any program, and so many for each byte of its constants, so that each of a
+  // model's weights may be transposed, scaled, converted and packed, however large it is.
+  double operations = 0x1p33, per_constant_byte = 32;
+  // Of one operator, that count for nothing: extents depend on such.
+  double free = 4096;
+};
+
 struct PassContext {
   kernels::TargetInfo target;
-  int64_t fold_limit_bytes = int64_t{1} << 30;  // larger constants are not folded
+  FoldLimits fold;
+  std::optional<double> fold_left;  // operations; unset until constants are folded first
   // What passes report of themselves: "fuse.groups" -> 37.
   std::map<std::string, int64_t> statistics;
   int32_t device = 0;        // of the compilation: what nothing constrains runs there

@@ -52,18 +52,15 @@ Atom scalar(float v) {
 // finite, or if there are more than kMostRows rows.
 std::optional<QuantisedColumns> quantise_columns(const ir::Tensor& w, bool transposed) {
   const int64_t k = w.shape[transposed ? 1 : 0], n = w.shape[transposed ? 0 : 1];
-  if (k > kMostRows) return {};
+  if (k > kMostRows || !w.all_finite()) return {};
   const int64_t row_step = transposed ? 1 : n, column_step = transposed ? k : 1;
   std::vector<int8_t> values(static_cast<size_t>(k * n));
   std::vector<float> scales(static_cast<size_t>(n));
   std::vector<int32_t> offsets(static_cast<size_t>(n));
   for (int64_t column = 0; column < n; ++column) {
     double extreme = 0;
-    for (int64_t row = 0; row < k; ++row) {
-      const double v = w.value(row * row_step + column * column_step);
-      if (!std::isfinite(v)) return {};
-      extreme = std::max(extreme, std::abs(v));
-    }
+    for (int64_t row = 0; row < k; ++row)
+      extreme = std::max(extreme, std::abs(w.value(row * row_step + column * column_step)));
     const auto scale = static_cast<float>(extreme / kLargest);
     scales[static_cast<size_t>(column)] = scale;
     if (scale == 0) continue;  // zeros, or too small for a scale: their values are zeros

@@ -43,13 +43,11 @@ double quantised(double w, double scale, double middle) {
   return std::clamp(std::nearbyint(w / scale), -middle, middle - 1);
 }
 
-// The scale of a block by the rule above; 0 for zeros, and NaN where a weight is not finite.
+// The scale of a block of finite weights by the rule above; 0 for zeros.
 float scale_of(const std::vector<double>& w, double middle) {
   double extreme = 0;
-  for (double v : w) {
-    if (!std::isfinite(v)) return NAN;
+  for (double v : w)
     if (std::abs(v) > std::abs(extreme)) extreme = v;
-  }
   if (extreme == 0) return 0;
   float best = 0;
   double least = INFINITY;
@@ -70,6 +68,7 @@ float scale_of(const std::vector<double>& w, double middle) {
 
 // A constant f32 matrix (k, n), stored as (n, k) where `transposed`.
 Weights quantise(const ir::Tensor& w, bool transposed, const ir::Blockwise& form) {
+  if (!w.all_finite()) return {};
   const auto middle = static_cast<double>(form.middle());
   const int64_t row_step = transposed ? 1 : form.n, column_step = transposed ? form.k : 1;
   const auto values = w.as<float>();
@@ -83,7 +82,6 @@ Weights quantise(const ir::Tensor& w, bool transposed, const ir::Blockwise& form
       for (int64_t row = first; row < std::min(form.k, first + form.block); ++row)
         block.push_back(values[static_cast<size_t>(row * row_step + column * column_step)]);
       const float scale = scale_of(block, middle);
-      if (!std::isfinite(scale)) return {};
       scales.push_back(scale);
       for (size_t i = 0; i < block.size(); ++i) {
         const double q = scale == 0 ? 0 : quantised(block[i], scale, middle);

@@ -92,7 +92,7 @@ class Narrowing {
     if (e.kind != ir::ExprKind::kCall) return {};
     const ir::Packs packs = ir::traits_of(e).packs;
     if (packs != ir::Packs::kMatrix && packs != ir::Packs::kFilters) return {};
-    if (const DType type = b.var->type->dtype; is_float(type) && size_of(type) < 4)
+    if (const DType type = b.var->type->dtype; is_narrow_float(type))
       return Types{kernels::rows_type(type), type, DType::kF32};
     const PrecisionRule* rule = rule_for(e);
     if (!rule) return {};

@@ -16,10 +16,10 @@ class Mend:
     edits: list  # (file, text, text with REVERTED)
 
 
-OVERLAP = [("vm/interpreter/kernel.cpp",
+OVERLAP = [("vm/interpreter/kernel_call.cpp",
             "    if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]",
             "    if (!REVERTED && std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]"),
-           ("vm/interpreter/kernel.cpp",
+           ("vm/interpreter/kernel_call.cpp",
             "    if (other && r.begin < other->end) [[unlikely]]",
             "    if (!REVERTED && other && r.begin < other->end) [[unlikely]]")]
 
@@ -33,7 +33,7 @@ MENDS = [
                   "if (!REVERTED && a.collapse_leading && a.dims.empty())"),
                  ("vm/executable/verifier.cpp", "if (a.collapse_leading && host)",
                   "if (!REVERTED && a.collapse_leading && host)"),
-                 ("vm/interpreter/kernel.cpp", "  if (t.rank == rank) return t.shape();",
+                 ("vm/interpreter/kernel_call.cpp", "  if (t.rank == rank) return t.shape();",
                   "  if (REVERTED || t.rank == rank) return t.shape();")]),
     Mend("a contract's tensors are not compared with the operator's signature",
          [("vm/library/registry.cpp", "  if (rule)\n    if (std::string bad",
@@ -60,7 +60,7 @@ MENDS = [
          [("vm/executable/reader.cpp", '  expect_apart(*in, e->constants, "constants");',
            '  if (!REVERTED) expect_apart(*in, e->constants, "constants");')]),
     Mend("a portable kernel's scratch is cleared before it is charged",
-         [("vm/interpreter/kernel.cpp", "  if (bytes > 0) frame->meter.charge_bytes(bytes);",
+         [("vm/interpreter/kernel_call.cpp", "  if (bytes > 0) frame->meter.charge_bytes(bytes);",
            "  if (bytes > 0 && !REVERTED) frame->meter.charge_bytes(bytes);")]),
 ]
 

@@ -4,6 +4,7 @@
 
 #include "compiler/ir/infer.h"
 #include "compiler/passes/pipeline.h"
+#include "compiler/passes/support/rewrite.h"
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
 #include "vm/base/cpu.h"
@@ -53,7 +54,7 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
                                  ? options.last_cache_bytes
                                  : db::last_cache_bytes(db::host_hardware());
   out.policy.choose_class(options.policy_class.empty()
-                              ? tuned::implied_policy(driver::constant_bytes(lowered), last_cache)
+                              ? tuned::implied_policy(passes::constant_bytes(lowered), last_cache)
                               : options.policy_class);
   out.tasks = tuning_tasks(lowered, points(typed), target, skipped);
   if (out.tasks.empty())

@@ -61,7 +61,7 @@ Instance instance_of(const TuningTask& task, const WorkloadPoint& point) {
 
 double tolerance_of(const TuningTask& task, const Instance& instance) {
   for (const ir::Type& t : instance.results)
-    if (t->dtype == DType::kF16 || t->dtype == DType::kBF16) return 0x1p-6;
+    if (is_narrow_float(t->dtype)) return 0x1p-6;
   // The reference rounds once per operator, a kernel in every step of a sum: the error of a sum
   // of L terms grows like sqrt(L) epsilon in practice and its terms exceed it by as much again.
   return 64 * 0x1p-24 * std::max(1.0, std::sqrt(task.reduction));

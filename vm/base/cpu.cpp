@@ -1,8 +1,8 @@
 // Detection by cpuid, with xgetbv telling which register files the operating system saves: AVX
 // counts only with XCR0 bits 1-2, AVX-512 with 5-7 too, AMX with 17-18. A process must also ask
-// Linux for AMX's registers and may be refused. The levels are those of the x86-64 psABI and three
-// above them, for which it has no names. Caches and cores come from sysfs, limits from the affinity
-// mask and from the control groups (v2, then v1).
+// Linux for AMX's registers and may be refused: nobody asks before it matters. The levels are those
+// of the x86-64 psABI and three above them, for which it has no names. Caches and cores come from
+// sysfs, limits from the affinity mask and from the control groups (v2, then v1).
 #include "vm/base/cpu.h"
 
 #include <fmt/ranges.h>
@@ -130,8 +130,7 @@ TileRegisters ask_for_tiles() {
   return TileRegisters::kRefused;
 }
 
-// Linux is asked for tile registers only if a level lower than `below` has them.
-void detect_instructions(CpuInfo* cpu, int below) {
+void detect_model(CpuInfo* cpu) {
   const Registers vendor = cpuid(0, 0);
   for (unsigned word : {vendor.b, vendor.d, vendor.c})
     for (int i = 0; i < 4; ++i) cpu->vendor += static_cast<char>(word >> (8 * i));
@@ -143,11 +142,13 @@ void detect_instructions(CpuInfo* cpu, int below) {
   }
   cpu->model.erase(0, cpu->model.find_first_not_of(' '));
   while (!cpu->model.empty() && cpu->model.back() == ' ') cpu->model.pop_back();
+}
 
+// `tiles`: this process may use tile registers.
+void detect_features(CpuInfo* cpu, bool tiles) {
   uint64_t saved = saved_register_files();
-  const bool tiles = std::ranges::any_of(
-      kFeatures, [&](const FeatureBit& f) { return f.xcr0 == kAmx && f.level < below; });
-  if (!tiles || ask_for_tiles() != TileRegisters::kGranted) saved &= ~kAmx;
+  if (!tiles) saved &= ~kAmx;
+  cpu->features.clear();
   bool complete[kLevelCount + 1];
   std::fill(std::begin(complete), std::end(complete), true);
   for (const FeatureBit& f : kFeatures) {
@@ -166,8 +167,10 @@ void detect_instructions(CpuInfo* cpu, int below) {
 TileRegisters ask_for_tiles() {
   return TileRegisters::kNone;
 }
-void detect_instructions(CpuInfo* cpu, int) {
+void detect_model(CpuInfo* cpu) {
   cpu->vendor = cpu->model = "unknown";
+}
+void detect_features(CpuInfo* cpu, bool) {
   cpu->level = "generic";
 }
 #endif
@@ -297,6 +300,35 @@ void detect_cores(CpuInfo* cpu) {
   detect_caches(cpu, online.front());
 }
 
+// The level and the features, as NIMBLE_CPU_LEVEL lowers them. With `ask` Linux is asked for tile
+// registers where they count.
+void set_instructions(CpuInfo* cpu, bool ask) {
+  const char* level = std::getenv("NIMBLE_CPU_LEVEL");
+  const bool lowered = level && *level;
+  const bool tiles = ask && (!lowered || needs_tile_registers(level)) &&
+                     ask_for_tiles() == TileRegisters::kGranted;
+  detect_features(cpu, tiles);
+  std::sort(cpu->features.begin(), cpu->features.end());
+  if (lowered) *cpu = limited_to_level(std::move(*cpu), level);
+}
+
+CpuInfo detected(bool ask) {
+  CpuInfo cpu;
+  detect_model(&cpu);
+  detect_cores(&cpu);
+  detect_control_groups(&cpu);
+  set_instructions(&cpu, ask);
+  return cpu;
+}
+
+// The features that a level has first.
+std::vector<std::string> features_of_level(int level) {
+  std::vector<std::string> out;
+  for (const FeatureBit& f : kFeatures)
+    if (f.level == level) out.emplace_back(f.name);
+  return out;
+}
+
 }  // namespace
 
 std::span<const std::string_view> cpu_levels() {
@@ -307,15 +339,21 @@ std::string_view psabi_level(std::string_view level) {
   return level_number(level) > kPsabiLevels ? kLevels[kPsabiLevels - 1] : level;
 }
 
+std::string isa_of(const CpuInfo& cpu) {
+  std::string out(psabi_level(cpu.level));
+  for (int level = kLevelCount; level > kPsabiLevels; --level)
+    if (const auto all = features_of_level(level); cpu.missing(all).empty()) out += "+" + all[0];
+  return out;
+}
+
+std::vector<std::string> features_in_isa(std::string_view extra) {
+  for (int level = kLevelCount; level > kPsabiLevels; --level)
+    if (auto all = features_of_level(level); extra == all[0]) return all;
+  return {std::string(extra)};
+}
+
 CpuInfo detect_cpu() {
-  CpuInfo cpu;
-  const char* level = std::getenv("NIMBLE_CPU_LEVEL");
-  const bool lowered = level && *level;
-  detect_instructions(&cpu, (lowered ? level_number(level) : kLevelCount) + 1);
-  std::sort(cpu.features.begin(), cpu.features.end());
-  detect_cores(&cpu);
-  detect_control_groups(&cpu);
-  return lowered ? limited_to_level(std::move(cpu), level) : cpu;
+  return detected(true);
 }
 
 int CpuInfo::usable_threads() const {
@@ -376,8 +414,22 @@ CpuInfo limited_to_level(CpuInfo cpu, std::string_view level) {
 }
 
 const CpuInfo& host_cpu() {
-  static const CpuInfo cpu = detect_cpu();
+  static const CpuInfo cpu = [] {
+    CpuInfo all = host_cpu_without_tiles();
+    set_instructions(&all, true);
+    return all;
+  }();
   return cpu;
+}
+
+const CpuInfo& host_cpu_without_tiles() {
+  static const CpuInfo cpu = detected(false);
+  return cpu;
+}
+
+std::vector<std::string> missing_here(std::span<const std::string> features) {
+  const bool tiles = std::ranges::any_of(features, needs_tile_registers);
+  return (tiles ? host_cpu() : host_cpu_without_tiles()).missing(features);
 }
 
 TileRegisters tile_registers() {
@@ -386,8 +438,10 @@ TileRegisters tile_registers() {
 
 bool needs_tile_registers(std::string_view feature) {
   const std::string wanted = plain(feature);
-  return std::ranges::any_of(
-      kFeatures, [&](const FeatureBit& f) { return f.xcr0 == kAmx && plain(f.name) == wanted; });
+  const int level = level_number(feature);
+  return std::ranges::any_of(kFeatures, [&](const FeatureBit& f) {
+    return f.xcr0 == kAmx && (plain(f.name) == wanted || (f.level > 0 && f.level <= level));
+  });
 }
 
 }  // namespace nimble

@@ -44,16 +44,29 @@ struct CpuInfo {
 };
 
 // Detected once. The environment variable NIMBLE_CPU_LEVEL (a level's name) lowers what is
-// reported, so that a stronger machine can try the code for a weaker one.
+// reported, so that a stronger machine can try the code for a weaker one. The first call asks Linux
+// for tile registers (TileRegisters): it is for who tells the machine's level or makes code for it.
 const CpuInfo& host_cpu();
 // The same, detected anew: what the machine is stays, what this process may use of it can change.
 CpuInfo detect_cpu();
+// The same as host_cpu() but for tile registers and what needs them, for which nobody is asked.
+const CpuInfo& host_cpu_without_tiles();
+// Those of `features` that this machine lacks, in order; Linux is asked for tile registers if one
+// of them needs these.
+std::vector<std::string> missing_here(std::span<const std::string> features);
 
 // The levels of x86-64, the lowest first: those of its psABI, then those that ask for instructions
 // for products of narrow types ("x86-64-v4-bf16", "x86-64-v4-amx").
 std::span<const std::string_view> cpu_levels();
 // The highest level of the psABI up to `level`: "x86-64-v4" of "x86-64-v4-bf16"; else `level`.
 std::string_view psabi_level(std::string_view level);
+
+// What code may use, as records of machines have it: a level of the psABI, and of each level above
+// it that is there the feature that stands for all that it asks for, the highest first
+// ("x86-64-v4+amx_tile+avx512_bf16+avx512_vnni").
+std::string isa_of(const CpuInfo& cpu);
+// What a feature in such a text stands for: itself, or all of a level's.
+std::vector<std::string> features_in_isa(std::string_view feature);
 
 // The parts that can be tested on any machine:
 // The quota of one cpu.max file ("max 100000" or "150000 100000") in CPUs.
@@ -64,9 +77,10 @@ int count_cpu_list(std::string_view text);
 CpuInfo limited_to_level(CpuInfo cpu, std::string_view level);
 
 // The tile registers of AMX, for which a process must ask Linux before it first uses them.
-// Detecting the CPU asks, unless NIMBLE_CPU_LEVEL is below the levels that have them; a process
-// that was refused has a CPU of a level without them. Linux refuses while a thread's alternative
-// signal stack is too small to save them (and, once it has granted them, refuses such stacks).
+// Who asks for the whole CPU (host_cpu, detect_cpu) asks Linux, unless NIMBLE_CPU_LEVEL is below
+// the levels that have them; a process that was refused has a CPU of a level without them. Linux
+// refuses while a thread's alternative signal stack is too small to save them (and, once it has
+// granted them, refuses such stacks).
 enum class TileRegisters {
   kNone,     // the CPU or the system has none
   kRefused,  // this process may not use them
@@ -74,7 +88,7 @@ enum class TileRegisters {
 };
 // Asks anew.
 TileRegisters tile_registers();
-// Whether code with that feature uses them.
+// Whether code with that feature, or of that level, uses them.
 bool needs_tile_registers(std::string_view feature);
 
 }  // namespace nimble

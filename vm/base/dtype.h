@@ -37,6 +37,10 @@ constexpr size_t size_of(DType t) {
 constexpr bool is_float(DType t) {
   return t >= DType::kF16;
 }
+// Floats of 16 bits: stored as they are, computed in f32.
+constexpr bool is_narrow_float(DType t) {
+  return is_float(t) && size_of(t) < size_of(DType::kF32);
+}
 constexpr bool is_signed_int(DType t) {
   return t >= DType::kI8 && t <= DType::kI64;
 }

@@ -154,7 +154,7 @@ class Verifier {
         return all_alike(0);
       case PortableTypes::kCompare:
         dtype(v[0].dtype == DType::kBool, info, v[0]);
-        dtype(v[1].dtype != DType::kF16 && v[1].dtype != DType::kBF16, info, v[1]);
+        dtype(!is_narrow_float(v[1].dtype), info, v[1]);
         lanes(v[0].lanes == v[1].lanes);
         return all_alike(1);
       case PortableTypes::kSelect:

@@ -116,7 +116,7 @@ void Model::load_image(const LoadOptions& options) {
   const exec::NativeImage* best = nullptr;
   std::vector<std::string> least_missing;
   for (const exec::NativeImage& image : executable_.images) {
-    std::vector<std::string> missing = host_cpu().missing(image.features);
+    std::vector<std::string> missing = missing_here(image.features);
     if (missing.empty()) {
       if (!best || image.features.size() > best->features.size()) best = &image;
     } else if (least_missing.empty() || missing.size() < least_missing.size()) {
@@ -139,7 +139,7 @@ void Model::load_image(const LoadOptions& options) {
                             fmt::join(least_missing, ", ")),
                 fmt::format("compile the model with --target {} (or --target native here), or run "
                             "it without native code (--no-native), which is slower",
-                            host_cpu().level));
+                            host_cpu_without_tiles().level));
   }
   image_ = NativeImage::load(best->bytes, place_);
   target_ = best->target;
@@ -196,7 +196,7 @@ void Model::place_constants() {
                 fmt::format("no memory for {} bytes of constants", total), "free some memory");
   hot_bytes_ = total;
   // First touch of huge pages zeroes them, which costs as much as the copy: share both.
-  const int threads = total < kParallelCopy ? 1 : host_cpu().usable_threads();
+  const int threads = total < kParallelCopy ? 1 : host_cpu_without_tiles().usable_threads();
   auto copy = [&](int thread) {
     const uint64_t begin = total * thread / threads, end = total * (thread + 1) / threads;
     for (const auto& [index, offset] : hot) {

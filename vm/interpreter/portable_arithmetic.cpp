@@ -161,7 +161,7 @@ Operation::Run with_logic(DType t, F f) {
 template <class F>
 Operation::Run with_moved(DType t, F f) {
   if (t == DType::kBool) return f.template operator()<uint8_t>();
-  if (t == DType::kF16 || t == DType::kBF16) return f.template operator()<uint16_t>();
+  if (is_narrow_float(t)) return f.template operator()<uint16_t>();
   return with_number(t, f);
 }
 

@@ -471,8 +471,9 @@ std::string contract_fault(const onednn::Library& library, const VendorCall& cal
   const DType x = t[call.x]->dtype, w = t[call.w]->dtype, y = t[call.y]->dtype;
   if (std::string fault = exec::fault_of_types(call, x, w, y); !fault.empty()) return fault;
   // Without such instructions pairs of products saturate at 16 bits.
-  if (w == DType::kI8 && ((!host_cpu().has("avx512_vnni") && !host_cpu().has("avx_vnni")) ||
-                          !library.adds_bytes_exactly()))
+  const CpuInfo& cpu = host_cpu_without_tiles();
+  if (w == DType::kI8 &&
+      ((!cpu.has("avx512_vnni") && !cpu.has("avx_vnni")) || !library.adds_bytes_exactly()))
     return "8-bit products are not exact on this CPU, as far as the library may use it";
   for (const exec::VendorStep& s : call.then)
     if (exec::has_operand(s.op) && t[s.tensor]->dtype != DType::kF32 &&

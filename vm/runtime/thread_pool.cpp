@@ -266,7 +266,7 @@ std::shared_ptr<ThreadPool> ThreadPool::shared(int threads, bool pin) {
 }
 
 int ThreadPool::default_threads() {
-  return host_cpu().usable_threads();
+  return host_cpu_without_tiles().usable_threads();
 }
 
 }  // namespace nimble::rt

@@ -328,7 +328,7 @@ std::vector<Noise> measure_noise(const MeasureOptions& options) {
     if (options.progress) options.progress(fmt::format("noise, {} threads", threads));
     Team team(threads);
     std::vector<double> data(4096, 1.0);
-    const MemoryLoop memory = memory_loop(host_cpu());
+    const MemoryLoop memory = memory_loop(host_cpu_without_tiles());
     const auto work = [&](int, int64_t repeats) {
       for (int64_t i = 0; i < repeats; ++i) {
         memory.read(data.data(), static_cast<int64_t>(data.size() * sizeof(double)));

@@ -6,18 +6,11 @@
 #include "vm/base/error.h"
 
 namespace nimble::codegen {
-namespace {
-
-bool is_narrow(DType t) {
-  return t == DType::kF16 || t == DType::kBF16;
-}
-
-}  // namespace
 
 llvm::Value* Emitter::cast(llvm::Value* v, DType from, DType to, int lanes) {
   if (from == to) return v;
-  if (is_narrow(from)) return cast(narrow_to_f32(v, from, lanes), DType::kF32, to, lanes);
-  if (is_narrow(to)) return f32_to_narrow(cast(v, from, DType::kF32, lanes), to, lanes);
+  if (is_narrow_float(from)) return cast(narrow_to_f32(v, from, lanes), DType::kF32, to, lanes);
+  if (is_narrow_float(to)) return f32_to_narrow(cast(v, from, DType::kF32, lanes), to, lanes);
   llvm::Type* target = type(to, lanes);
   if (to == DType::kBool) {
     llvm::Value* zero = llvm::Constant::getNullValue(v->getType());

@@ -191,7 +191,7 @@ class Generator {
         // Products are made in the type of their operands, or in f32 of narrower ones.
         if (spec.name == "out") {
           const DType t = inputs[0]->dtype;
-          if (t != DType::kF16 && t != DType::kBF16) return std::nullopt;
+          if (!is_narrow_float(t)) return std::nullopt;
           return DType::kF32;
         }
         return one_of(kTypes);

@@ -88,9 +88,7 @@ class Arithmetic {
     return x.dtype() == to ? x : g_.call("cast", {x}, {{"dtype", to}});
   }
   // What products, sums and functions of 16-bit floats are computed in.
-  Value widened(const Value& x) {
-    return x.dtype() == DType::kF16 || x.dtype() == DType::kBF16 ? cast(x, DType::kF32) : x;
-  }
+  Value widened(const Value& x) { return is_narrow_float(x.dtype()) ? cast(x, DType::kF32) : x; }
 
   // A value that is held in f32 as its narrow type rounds it.
   Value rounded(const Value& x, DType type) { return widened(cast(x, type)); }

@@ -99,7 +99,7 @@ class Attention {
   Value rounded(const Value& x) { return a_.rounded(x, type_); }
 
   Value minus_infinity() { return c_.g.scalar(-HUGE_VAL, wide()); }
-  DType wide() const { return type_ == DType::kF16 || type_ == DType::kBF16 ? DType::kF32 : type_; }
+  DType wide() const { return is_narrow_float(type_) ? DType::kF32 : type_; }
   // 0 where allowed, else -infinity.
   Value allowed(const Value& condition) {
     return a_.where(condition, c_.g.scalar(0, wide()), minus_infinity());

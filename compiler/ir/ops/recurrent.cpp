@@ -40,8 +40,8 @@ void relate_packed_weights(RelationContext& c, size_t input, int64_t parts) {
 void relate_cell_dtypes(RelationContext& c, const CellOperands& cell) {
   const size_t end = cell.step.value_or(c.inputs.size());
   for (size_t i = 1; i < end; ++i) {
-    const bool stored = i == cell.weights && dtype(c, 0) == DType::kF32 &&
-                        (dtype(c, i) == DType::kF16 || dtype(c, i) == DType::kBF16);
+    const bool stored =
+        i == cell.weights && dtype(c, 0) == DType::kF32 && is_narrow_float(dtype(c, i));
     if (!stored) require_dtype(c, i, dtype(c, 0));
   }
   if (cell.step) require_index(c, *cell.step);

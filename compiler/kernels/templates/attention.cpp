@@ -226,8 +226,8 @@ class AttentionLowering {
     return kb::loop(LoopKind::kSerial, "vr", 0, p_.m, kb::seq(std::move(body)));
   }
 
-  TileProduct product(int rows, int vectors) const {
-    TileProduct t;
+  RegisterTile product(int rows, int vectors) const {
+    RegisterTile t;
     t.rows = rows;
     t.vectors = vectors;
     t.lanes = lanes_;
@@ -238,7 +238,7 @@ class AttentionLowering {
   }
 
   StmtRef score_tile(const RowTiles::Tile& tile) {
-    TileProduct t = product(tile.rows, vectors_);
+    RegisterTile t = product(tile.rows, vectors_);
     t.lhs = place(0, 0, 0).first;
     t.rhs = keys_;
     const Dim column = Dim::symbol("sc");  // number of the panel
@@ -400,7 +400,7 @@ class AttentionLowering {
   }
 
   StmtRef value_tile(const RowTiles::Tile& tile, int rows) {
-    TileProduct t = product(rows, out_vectors_);
+    RegisterTile t = product(rows, out_vectors_);
     const bool whole = p_.dv % lanes_ == 0;
     const Dim group = Dim::symbol("og");
     const auto column = [&](const Dim& vector) { return (group * out_vectors_ + vector) * lanes_; };

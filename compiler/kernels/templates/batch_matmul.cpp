@@ -178,7 +178,7 @@ class BatchLowering {
   }
 
   StmtRef tile(const RowTiles::Tile& t, const Dim& p) {
-    TileProduct product;
+    RegisterTile product;
     product.rows = t.rows;
     product.vectors = vectors_;
     product.lanes = p_.lanes;

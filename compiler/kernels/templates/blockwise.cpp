@@ -304,7 +304,7 @@ class FloatLowering final : public BlockwiseLowering {
   }
 
   StmtRef tile(const RowTiles::Tile& t, const Dim& first, const Dim& rows) const {
-    TileProduct product;
+    RegisterTile product;
     product.rows = t.rows;
     product.vectors = vectors_;
     product.lanes = lanes_;

@@ -183,7 +183,7 @@ class Conv2dNhwcLowering {
   }
 
   StmtRef whole_tile(const Tile& t, const Panel& panel) {
-    const TileProduct product = product_of(t.rows, panel);
+    const RegisterTile product = product_of(t.rows, panel);
     return kb::seq({tile_zero(product, "i_"),
                     kb::let_index("left", kb::index(horizontal_.start(t.row))), taps(product),
                     sums(false, 0, 0, t.rows, panel.vectors)});
@@ -197,7 +197,7 @@ class Conv2dNhwcLowering {
   }
 
   // The product of a tile over all taps.
-  StmtRef taps(const TileProduct& tile) {
+  StmtRef taps(const RegisterTile& tile) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), left = Dim::symbol("left");
     const Dim plane = p_.planes() == 1 ? Dim(0) : Dim::symbol("plane");
     std::vector<StmtRef> all, row;
@@ -290,7 +290,7 @@ class Conv2dNhwcLowering {
     const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
     const Dim row = (i * horizontal_.taps + j) * p_.depth_steps() + first_step;
     const Dim pixel = Dim::symbol("line") * pixels_ + t.row - first_pixel_;
-    TileProduct tile = product_of(t.rows, panel);
+    RegisterTile tile = product_of(t.rows, panel);
     if (prefetches()) {
       const Dim number = Dim::symbol("line") * tile_count_ + t.number;
       const Dim next = p_.row_of_panel(group_, column_panel_, row + blocks_.size);
@@ -341,8 +341,8 @@ class Conv2dNhwcLowering {
   }
 
   // The product of a tile of so many pixels, but for where its operands lie.
-  TileProduct product_of(int rows, const Panel& panel) const {
-    TileProduct t;
+  RegisterTile product_of(int rows, const Panel& panel) const {
+    RegisterTile t;
     t.rows = rows;
     t.vectors = panel.vectors;
     t.lanes = p_.lanes;
@@ -362,9 +362,9 @@ class Conv2dNhwcLowering {
 
   // The product of pixels [first, first + rows) of a tile, whose pixel 0 reads a source from `at`
   // on, with `k` steps of the weights' matrix from step `row` on.
-  StmtRef product(const TileProduct& tile, const Source& source, int first, int rows, const Dim& at,
-                  const Dim& row, const Dim& k, const std::string& prefix) {
-    TileProduct t = tile;
+  StmtRef product(const RegisterTile& tile, const Source& source, int first, int rows,
+                  const Dim& at, const Dim& row, const Dim& k, const std::string& prefix) {
+    RegisterTile t = tile;
     t.lhs = source.image;
     t.first_row = first;
     t.rows = rows;

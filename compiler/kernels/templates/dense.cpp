@@ -31,11 +31,11 @@
 #include "compiler/kernels/templates/dense.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "compiler/ir/layout.h"
-#include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/packed_matmul.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
@@ -70,28 +70,18 @@ namespace {
 constexpr int64_t kFewPerLine = 4;
 
 // The problem that a workload states.
-struct Product : Panels {
-  Frame frame;
-  BufferRef lhs, rhs;
-  DType dtype{};                          // of the sums and the result
+struct Product : PackedMatmul, Panels {
   std::optional<kir::Fragment> fragment;  // if it multiplies the operands
-  std::vector<Dim> row_dims;              // the result's axes but the last
-  Dim m;                                  // rows: their product
 
   // Whether the weights are converted on the way.
   bool converts() const { return !fragment && rhs->dtype != dtype; }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
-  if (w.anchor != "packed_matmul") return {};
+  auto matmul = analyse_packed_matmul(w);
+  if (!matmul) return {};
   Product p;
-  p.frame = make_frame(w);
-  if (!has_elementwise_epilogue(w, p.frame)) return {};
-  const ir::Expr& call = *p.frame.anchor->value;
-  p.lhs = parameter_buffer(w, p.frame, call.args[0]);
-  p.rhs = parameter_buffer(w, p.frame, call.args[1]);
-  if (!p.lhs || !p.rhs || p.lhs == p.rhs) return {};
-  p.dtype = p.frame.anchor->var->type->dtype;
+  static_cast<PackedMatmul&>(p) = std::move(*matmul);
   if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
     p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
     if (!p.fragment &&
@@ -99,16 +89,12 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
       return {};
   }
   if (size_of(p.dtype) < 4) return {};
-  const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
-  if (!layout || layout->kind != ir::Layout::Kind::kPanel || layout->group != group_of(p.fragment))
+  if (p.layout.kind != ir::Layout::Kind::kPanel || p.layout.group != group_of(p.fragment))
     return {};
   const auto panels =
-      cut_panels(ir::attr<int64_t>(call.attrs, "k"), ir::attr<int64_t>(call.attrs, "n"), *layout,
-                 lanes_of(t, p.dtype), max_tile_vectors(t));
+      cut_panels(p.depth, p.columns, p.layout, lanes_of(t, p.dtype), max_tile_vectors(t));
   if (!panels) return {};
   static_cast<Panels&>(p) = *panels;
-  p.row_dims = row_dims(p.frame);
-  p.m = count_of(p.row_dims);
   return p;
 }
 
@@ -123,7 +109,7 @@ class DenseLowering {
         prefetch_(knob_text(c, "prefetch") == "spread" && p.stored == p.width),
         blocks_(k_blocks(p.steps(), knob_int(c, "k_block"), unroll_)),
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
-        tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_") {
+        tiles_(p.rows, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = panel_registers(p.rhs, p.dtype, p.vectors, p.lanes, p.fragment);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
@@ -210,7 +196,7 @@ class DenseLowering {
   // `converted`: the block of the panel lies in the scratch.
   StmtRef tile(const RowTiles::Tile& t, const Dim& p, int vectors, const Dim& k0,
                const Dim& k_extent, bool converted) {
-    TileProduct product;
+    RegisterTile product;
     product.rows = t.rows;
     product.vectors = vectors;
     product.lanes = p_.lanes;
@@ -327,7 +313,7 @@ bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& 
   if (rows < 1 || rows > max_tile_rows(t, p->vectors)) return false;
   if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
   if (knob_int(c, "k_block") < 0) return false;
-  return has_tails(c, p->m);
+  return has_tails(c, p->rows);
 }
 
 Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) const {
@@ -351,7 +337,7 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
                              const std::string& name) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of dense", to_json(c));
-  return kernels_of_tails(w, c, p->m, name, [&](int residue, const std::string& one) {
+  return kernels_of_tails(w, c, p->rows, name, [&](int residue, const std::string& one) {
     return DenseLowering(w, *p, c, residue).run(one);
   });
 }

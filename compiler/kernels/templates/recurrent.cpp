@@ -204,7 +204,7 @@ class CellLowering {
 
   StmtRef tile(const RowTiles::Tile& t, const Dim& p, int first_gate, int vectors,
                const BufferRef& lhs) {
-    TileProduct product;
+    RegisterTile product;
     product.rows = t.rows;
     product.vectors = vectors;
     product.lanes = cell_.lanes;

@@ -17,7 +17,7 @@ using kir::StmtRef;
 namespace {
 
 // Multiply-add in the element type: fused for floats, wrapping for integers; a fragment's own way.
-kir::ValueRef multiply_add(const TileProduct& t, kir::ValueRef a, kir::ValueRef b,
+kir::ValueRef multiply_add(const RegisterTile& t, kir::ValueRef a, kir::ValueRef b,
                            kir::ValueRef c) {
   if (t.fragment) return kb::dot(*t.fragment, std::move(a), std::move(b), std::move(c));
   return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
@@ -46,7 +46,7 @@ int group_of(std::optional<kir::Fragment> fragment) {
   return fragment ? kir::row_of(*fragment).group : 1;
 }
 
-int TileProduct::operand_lanes() const {
+int RegisterTile::operand_lanes() const {
   return lanes * group_of(fragment);
 }
 
@@ -55,8 +55,7 @@ std::optional<kir::Fragment> fragment_of(DType rhs) {
 }
 
 bool is_converted(DType operand, DType sum) {
-  return operand == sum ||
-         ((operand == DType::kF16 || operand == DType::kBF16) && sum == DType::kF32);
+  return operand == sum || (is_narrow_float(operand) && sum == DType::kF32);
 }
 
 DType sum_of(DType rhs) {
@@ -70,13 +69,13 @@ kir::BufferRef panel_registers(const kir::BufferRef& rhs, DType sum, int vectors
                     vectors, lanes * group_of(fragment));
 }
 
-StmtRef tile_zero(const TileProduct& t, const std::string& prefix) {
+StmtRef tile_zero(const RegisterTile& t, const std::string& prefix) {
   const Dim i = Dim::symbol(prefix + "z");
   return kb::loop(LoopKind::kUnroll, prefix + "z", 0, t.chains * t.rows * t.vectors,
                   kb::set_reg(t.accumulators, i, kb::number(t.dtype, 0, t.lanes)));
 }
 
-StmtRef tile_product(const TileProduct& t, const std::string& prefix) {
+StmtRef tile_product(const RegisterTile& t, const std::string& prefix) {
   NIMBLE_CHECK(t.unroll % t.chains == 0, "{} chains, {} steps", t.chains, t.unroll);
   NIMBLE_CHECK(t.first_row == 0 || t.chains == 1, "{} chains of a part of a tile", t.chains);
   const Dim v = Dim::symbol(prefix + "v");

@@ -38,7 +38,7 @@ using kir::Dim;
 
 // ---------------------------------------------------------------- one tile's product
 
-struct TileProduct {
+struct RegisterTile {
   int rows = 1, vectors = 1, lanes = 1;
   int first_row = 0;          // of the accumulators' rows, those from here on; with one chain
   DType dtype = DType::kF32;  // of the sums; but by a fragment operands are multiplied in it, too
@@ -85,10 +85,10 @@ kir::BufferRef panel_registers(const kir::BufferRef& rhs, DType sum, int vectors
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from
 // `first_row` on. Further chains are added into the first at the end. `prefix` keeps the names of
 // loop variables apart.
-kir::StmtRef tile_product(const TileProduct& t, const std::string& prefix);
+kir::StmtRef tile_product(const RegisterTile& t, const std::string& prefix);
 
 // Sets the accumulators of all chains to zero.
-kir::StmtRef tile_zero(const TileProduct& t, const std::string& prefix);
+kir::StmtRef tile_zero(const RegisterTile& t, const std::string& prefix);
 
 // Elements of a type in a cache line, and the lines that so many neighbouring elements fill.
 int64_t line_elements(DType dtype);

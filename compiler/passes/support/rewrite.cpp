@@ -87,6 +87,17 @@ void visit_atoms(const Block& b, const std::function<void(const Atom&)>& visit) 
   visit(b.result);
 }
 
+int64_t constant_bytes(const ir::Module& m) {
+  std::set<const ir::Tensor*> seen;
+  int64_t bytes = 0;
+  for (const auto& [name, f] : m.functions)
+    visit_atoms(*f->body, [&](const Atom& a) {
+      if (a.is_constant() && seen.insert(a.constant.get()).second)
+        bytes += static_cast<int64_t>(a.constant->bytes.size());
+    });
+  return bytes;
+}
+
 void visit_bindings(const Block& b, const std::function<void(const Binding&)>& visit) {
   for (const Binding& binding : b.bindings) {
     visit(binding);

@@ -44,6 +44,8 @@ UseCounts count_uses(const ir::Block& b);
 // Calls `visit` on every atom that an expression reads, nested blocks included.
 void visit_atoms(const ir::Expr& e, const std::function<void(const ir::Atom&)>& visit);
 void visit_atoms(const ir::Block& b, const std::function<void(const ir::Atom&)>& visit);
+// Bytes of all constants of a module, each counted once.
+int64_t constant_bytes(const ir::Module& m);
 // Calls `visit` on every binding, nested blocks included, in order.
 void visit_bindings(const ir::Block& b, const std::function<void(const ir::Binding&)>& visit);
 

@@ -4,6 +4,10 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "vm/base/error.h"
 #include "vm/base/test/refuse_tiles.h"
 #include "vm/base/test/scoped_variable.h"
@@ -63,6 +67,30 @@ TEST(CpuTest, LevelsAboveThePsabis) {
   EXPECT_EQ(psabi_level("x86-64-v4-bf16"), "x86-64-v4");
   EXPECT_EQ(psabi_level("x86-64-v3"), "x86-64-v3");
   EXPECT_EQ(psabi_level("generic"), "generic");
+}
+
+TEST(CpuTest, WhatCodeMayUseInShort) {
+  CpuInfo cpu;
+  cpu.level = "x86-64-v4-amx";
+  cpu.features = {"amx_bf16", "amx_int8", "amx_tile", "avx512_bf16", "avx512_vnni", "avx512f"};
+  const std::string all = "x86-64-v4+amx_tile+avx512_bf16+avx512_vnni";
+  EXPECT_EQ(isa_of(cpu), all) << "records of machines have it so";
+  EXPECT_EQ(isa_of(limited_to_level(cpu, "x86-64-v4-vnni")), "x86-64-v4+avx512_vnni");
+  EXPECT_EQ(isa_of(limited_to_level(cpu, "x86-64-v3")), "x86-64-v3");
+  std::erase(cpu.features, "amx_int8");
+  EXPECT_EQ(isa_of(cpu), "x86-64-v4+avx512_bf16+avx512_vnni") << "all or none of a level's";
+  EXPECT_EQ(features_in_isa("amx_tile"),
+            (std::vector<std::string>{"amx_tile", "amx_int8", "amx_bf16"}));
+  EXPECT_EQ(features_in_isa("avx512_vnni"), std::vector<std::string>{"avx512_vnni"});
+  EXPECT_EQ(features_in_isa("amx_int8"), std::vector<std::string>{"amx_int8"});
+  EXPECT_EQ(features_in_isa("magic"), std::vector<std::string>{"magic"});
+}
+
+TEST(CpuTest, WhatNeedsTileRegisters) {
+  for (const char* name : {"amx_tile", "amx-int8", "amx-bf16", "x86-64-v4-amx"})
+    EXPECT_TRUE(needs_tile_registers(name)) << name;
+  for (const char* name : {"avx512_bf16", "x86-64-v4-bf16", "x86-64", "generic", "magic", ""})
+    EXPECT_FALSE(needs_tile_registers(name)) << name;
 }
 
 TEST(CpuTest, LimitsOfControlGroups) {
@@ -155,24 +183,41 @@ TEST(TileRegisters, ThatAreRefusedAreNoPartOfTheCpu) {
 
 #if defined(__x86_64__)
 
-bool has_permission() {
-  uint64_t granted = 0;
-  constexpr int kGetPermission = 0x1022, kTileData = 18;  // ARCH_GET_XCOMP_PERM
-  return syscall(SYS_arch_prctl, kGetPermission, &granted) == 0 && (granted >> kTileData & 1);
-}
-
 // What is granted stays so until another program begins: the test runs itself anew.
 TEST(TileRegisters, AreAskedForOnlyWhereTheyMayBeUsed) {
   if (!host_cpu().has("amx_tile")) GTEST_SKIP() << "this machine lacks AMX, or refuses it anyway";
   EXPECT_EQ(exit_code_of_test("TileRegisters.DISABLED_InAFreshProcess"), 0);
 }
 
+TEST(TileRegisters, AreAskedForByWhatNeedsThem) {
+  if (!host_cpu().has("amx_tile")) GTEST_SKIP() << "this machine lacks AMX, or refuses it anyway";
+  EXPECT_EQ(exit_code_of_test("TileRegisters.DISABLED_WhoNeedsThemAsks"), 0);
+}
+
+TEST(TileRegisters, DISABLED_WhoNeedsThemAsks) {
+  const std::vector<std::string> none = {"avx2", "x86-64-v3"}, tiles = {"avx2", "amx-int8"};
+  const CpuInfo without = host_cpu_without_tiles();
+  EXPECT_FALSE(without.has("amx_tile") || without.has("x86-64-v4-amx"));
+  EXPECT_EQ(missing_here(none), std::vector<std::string>{});
+  ASSERT_FALSE(has_tile_permission()) << "nobody has asked for what needs them";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] { EXPECT_EQ(missing_here(tiles), std::vector<std::string>{}); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_TRUE(has_tile_permission());
+  EXPECT_EQ(host_cpu_without_tiles().features, without.features) << "as before";
+  const CpuInfo below = limited_to_level(host_cpu(), kBelowTiles);
+  EXPECT_EQ(below.features, without.features);
+  EXPECT_EQ(below.level, without.level);
+  EXPECT_EQ(host_cpu().affinity_cpus, without.affinity_cpus);
+}
+
 TEST(TileRegisters, DISABLED_InAFreshProcess) {
-  ASSERT_FALSE(has_permission());
+  ASSERT_FALSE(has_tile_permission());
   {
     const ScopedVariable level("NIMBLE_CPU_LEVEL", kBelowTiles);
     EXPECT_FALSE(detect_cpu().has("amx_tile"));
-    EXPECT_FALSE(has_permission()) << "nobody asks who does not mean to use them";
+    EXPECT_FALSE(has_tile_permission()) << "nobody asks who does not mean to use them";
   }
   // Too small a stack for signals, and Linux refuses.
   std::vector<char> memory(4096);
@@ -188,7 +233,7 @@ TEST(TileRegisters, DISABLED_InAFreshProcess) {
   none.ss_flags = SS_DISABLE;
   ASSERT_EQ(sigaltstack(&none, nullptr), 0);
   EXPECT_TRUE(detect_cpu().has("amx_tile"));
-  EXPECT_TRUE(has_permission());
+  EXPECT_TRUE(has_tile_permission());
 }
 
 #endif

@@ -39,6 +39,17 @@ inline bool refuse_tile_registers() {
 #endif
 }
 
+// Whether this process was granted them; asks for nothing.
+inline bool has_tile_permission() {
+#if defined(__x86_64__)
+  unsigned long granted = 0;
+  constexpr int kGetPermission = 0x1022, kTileData = 18;  // ARCH_GET_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kGetPermission, &granted) == 0 && (granted >> kTileData & 1);
+#else
+  return false;
+#endif
+}
+
 // What `body` returns in a process of its own that is refused; kNoRefusal if none can be had.
 constexpr int kNoRefusal = 77;
 template <class Body>

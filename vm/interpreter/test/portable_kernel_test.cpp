@@ -492,6 +492,28 @@ TEST(PortableModelTest, ForeignNativeCodeNamesTheRemedy) {
   }
 }
 
+// Only a file with code for tile registers asks Linux for them.
+TEST(PortableModelTest, AsksForTileRegistersOnlyWhereTheFileHasCodeForThem) {
+  if (tile_registers() != TileRegisters::kGranted || !host_cpu().has("amx_tile"))
+    GTEST_SKIP() << "this machine lacks AMX, or refuses it";
+  EXPECT_EQ(exit_code_of_test("PortableModelTest.DISABLED_WhereTileRegistersAreNotAskedFor"), 0);
+}
+
+TEST(PortableModelTest, DISABLED_WhereTileRegistersAreNotAskedFor) {
+  exec::Executable e = model_with(twice());
+  EXPECT_THAT(run_model(Model::load(e, {}, "m.nimble"), {1, 2, 3}), ElementsAre(2, 4, 6));
+  const auto fails = [&] {
+    EXPECT_THROW(Model::load(e, LoadOptions{true}, "m.nimble"), Error);  // its code is none
+    return has_tile_permission();
+  };
+  e.images[0].features = {"avx9"};
+  EXPECT_FALSE(fails());
+  e.images[0].features = {"avx512f"};
+  EXPECT_FALSE(fails());
+  e.images[0].features = {"avx512f", "amx-int8"};
+  EXPECT_TRUE(fails());
+}
+
 // What Linux refuses a process is no other machine's: the file runs all the same.
 TEST(PortableModelTest, StandsInWhereTileRegistersAreRefused) {
   if (tile_registers() != TileRegisters::kGranted || !host_cpu().has("amx_tile"))

@@ -1,0 +1,26 @@
+// Products with a packed matrix: what the templates that serve them read off a workload.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/ir/layout.h"
+#include "compiler/kernels/templates/frame.h"
+
+namespace nimble::kernels {
+
+// A matrix with any number of rows times a packed one, both of them parameters, an element-wise
+// epilogue behind it.
+struct PackedMatmul {
+  Frame frame;
+  kir::BufferRef lhs, rhs;
+  ir::Layout layout;               // of the right-hand side
+  DType dtype{};                   // of the sums and the result
+  int64_t depth = 0, columns = 0;  // k and n
+  std::vector<kir::Dim> row_dims;  // the result's axes but the last
+  kir::Dim rows;                   // their product
+};
+std::optional<PackedMatmul> analyse_packed_matmul(const Workload& w);
+
+}  // namespace nimble::kernels

@@ -1,0 +1,264 @@
+// Calling a kernel whose arguments are bound: one parallel region of native code or of the library,
+// or its portable form.
+#include <algorithm>
+#include <atomic>
+#include <exception>
+
+#include "vm/base/error.h"
+#include "vm/interpreter/collapse.h"
+#include "vm/interpreter/kernel.h"
+#include "vm/interpreter/kernel_faults.h"
+
+namespace nimble::rt {
+namespace {
+
+using exec::Access;
+
+// What the threads of a region share.
+struct Region {
+  nimble_kernel_args args;
+  nimble_kernel_fn native = nullptr;
+  const LibraryKernel* library = nullptr;
+  const ReadyCall* ready = nullptr;  // of the library's, if it is a routine
+  LibraryCall call;
+  ThreadPool* pool = nullptr;
+  std::atomic<int32_t> status{0};
+  std::atomic_flag failed;
+  std::exception_ptr error;
+};
+
+void native_body(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+  Region& r = *static_cast<Region*>(context);
+  const int32_t status = r.native(&r.args, thread, threads, barrier);
+  if (status != 0) [[unlikely]] {
+    r.status.store(status, std::memory_order_relaxed);
+    if (threads > 1) r.pool->barrier().abandon();
+  }
+}
+
+void library_body(void* context, int32_t thread, int32_t threads, nimble_barrier* barrier) {
+  Region& r = *static_cast<Region*>(context);
+  try {
+    if (r.ready)
+      r.ready->run(r.call, thread, threads);
+    else
+      r.library->run(r.call, thread, threads, barrier);
+  } catch (...) {
+    if (!r.failed.test_and_set()) r.error = std::current_exception();
+    if (threads > 1) r.pool->barrier().abandon();
+  }
+}
+
+// The bytes of a tensor whose shape the contract has accepted: they lie in its storage.
+uint64_t bytes_of(const Tensor& t) {
+  uint64_t bytes = size_of(t.dtype);
+  for (const int64_t extent : t.shape()) {
+    if (extent == 0) return 0;
+    bytes *= static_cast<uint64_t>(extent);
+  }
+  return bytes;
+}
+
+void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scratch& scratch,
+                  KernelFrame* frame) {
+  size_t n = 0;
+  for (const Value& v : arguments)
+    if (v.is(ObjectKind::kTensor)) {
+      const Tensor& t = *static_cast<const Tensor*>(v.object);
+      frame->portable_buffers[n++] = {t.data(), bytes_of(t)};
+    }
+  const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
+  const uint64_t bytes = k.portable->scratch_bytes(symbols);
+  if (bytes > 0) frame->meter.charge_bytes(bytes);  // it is cleared
+  auto* space = bytes > 0 ? static_cast<uint8_t*>(scratch.at_least(bytes)) : nullptr;
+  const KernelScope open(*k.device);  // its memory may be closed to the host otherwise
+  const int32_t status = k.portable->run({frame->portable_buffers.data(), n}, symbols, space,
+                                         &frame->portable, &frame->meter);
+  if (status != 0) [[unlikely]]
+    fail_check(k, status, symbols);
+}
+
+// The shape as the contract has accepted it, and as its verifier reasons about it.
+std::span<const int64_t> contract_shape(const Tensor& t, uint8_t rank, CollapsedShape* space) {
+  if (t.rank == rank) return t.shape();
+  const int surplus = t.rank - rank;
+  try_collapse(t, surplus, space->data());  // bind_arguments has looked
+  std::copy_n(t.extents.begin() + surplus + 1, rank - 1, space->begin() + 1);
+  return {space->data(), rank};
+}
+
+// To wake another thread and wait for it.
+constexpr uint64_t kStepsPerThread = 512;
+
+// Arguments up to which comparing them in pairs is faster than sorting.
+constexpr size_t kFewArguments = 16;
+
+// Where a tensor lies. `end` is `begin` if there is nothing in it.
+KernelFrame::Range range_of(const Tensor& t, size_t argument, bool written) {
+  const auto begin = reinterpret_cast<uintptr_t>(t.data());
+  return {begin, begin + bytes_of(t), argument, written};
+}
+
+// Operators of the library assume that what they write is nobody else's. (Native code is trusted to
+// stand what the compiler plans, and portable code checks each access.) `written`: the tensor that
+// is argument `at`, among few.
+void refuse_overlap(const PreparedKernel& k, std::span<const Value> arguments,
+                    const Tensor& written, size_t at) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor) || i == at) continue;
+    const Tensor& other = *static_cast<const Tensor*>(arguments[i].object);
+    // What is written lies in a storage of a pool, whose memory is in no other.
+    if (other.storage != written.storage) [[likely]]
+      continue;
+    const KernelFrame::Range a = range_of(written, at, true), b = range_of(other, i, false);
+    if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]
+      fail_overlap(k, i, at);
+  }
+}
+
+// The same for all that are written of many arguments.
+[[gnu::noinline]] void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
+                                       KernelFrame* frame) {
+  using Range = KernelFrame::Range;
+  size_t n = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor)) continue;
+    const Range r = range_of(*static_cast<const Tensor*>(arguments[i].object), i,
+                             k.arguments[i].access != Access::kIn);
+    if (r.begin < r.end) frame->ranges[n++] = r;
+  }
+  const std::span<Range> ranges(frame->ranges.data(), n);
+  std::ranges::sort(ranges, {}, &Range::begin);
+  // Of the ranges so far, those that reach farthest: of all, and of those that are written.
+  const Range* last = nullptr;
+  const Range* last_written = nullptr;
+  for (const Range& r : ranges) {
+    const Range* other = r.written ? last : last_written;
+    if (other && r.begin < other->end) [[unlikely]]
+      fail_overlap(k, other->argument, r.argument);
+    if (!last || r.end > last->end) last = &r;
+    if (r.written && (!last_written || r.end > last_written->end)) last_written = &r;
+  }
+}
+
+// The tensors of a bound call as the library sees them.
+std::span<const LibraryTensor> library_tensors(const PreparedKernel& k,
+                                               std::span<const Value> arguments,
+                                               KernelFrame* frame) {
+  size_t n = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].is(ObjectKind::kTensor)) continue;
+    const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
+    frame->tensors[n] = {t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]),
+                         t.data()};
+    ++n;
+  }
+  return {frame->tensors.data(), n};
+}
+
+const KernelTarget& stand_in_of(const PreparedKernel& k, const KernelTarget& routine) {
+  if (!k.stand_in)
+    throw Error(Status::kUnsupported, "",
+                fmt::format("{}: {} is not ready for these sizes, and nothing stands in for it",
+                            kernel_text(k), routine.library->name),
+                "compile the model again, or without vendor kernels");
+  return *k.stand_in;
+}
+
+}  // namespace
+
+uint64_t make_ready(const PreparedKernel& k, std::span<const Value> arguments, int32_t shares,
+                    KernelFrame* frame) {
+  uint64_t bytes = 0;
+  for (const KernelTarget& target : k.targets)
+    if (target.routine)
+      bytes += target.routine->make_ready(library_tensors(k, arguments, frame), shares);
+  return bytes;
+}
+
+void forget_ready(const PreparedKernel& k) {
+  for (const KernelTarget& target : k.targets)
+    if (target.routine) target.routine->forget();
+}
+
+KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> arguments,
+                            int32_t threads, ThreadPool& pool, Scratch& scratch,
+                            KernelFrame* frame) {
+  const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
+  const uint32_t leaf =
+      k.single ? k.kernel->dispatch.nodes[0].yes : k.kernel->dispatch.choose(symbols, threads);
+  const KernelTarget* chosen = &k.targets[leaf];
+  const ReadyCall* ready = nullptr;
+  std::span<const LibraryTensor> tensors;
+  if (chosen->routine) [[unlikely]] {
+    tensors = library_tensors(k, arguments, frame);
+    ready = chosen->routine->find(tensors);
+    if (!ready) chosen = &stand_in_of(k, *chosen);
+  }
+  const KernelTarget& target = *chosen;
+  if (target.portable) {
+    run_portable(k, arguments, scratch, frame);
+    return {target.implementation, 1};
+  }
+  if (target.max_threads > 0) threads = std::min(threads, target.max_threads);
+
+  Region region;
+  if (k.uses_scratch) {
+    frame->symbols[k.symbols] = threads;
+    const int64_t bytes =
+        k.kernel->contract.scratch_bytes.evaluate1({frame->symbols.data(), size_t{k.symbols} + 1});
+    if (bytes < 0) [[unlikely]]
+      throw Error(Status::kFatal, "",
+                  fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
+                  "report it: the kernel's contract is wrong");
+    if (target.library && bytes > 0) frame->meter.charge_bytes(static_cast<uint64_t>(bytes));
+    region.args.scratch = scratch.at_least(static_cast<uint64_t>(bytes));
+  } else {
+    region.args.scratch = nullptr;
+  }
+  region.pool = &pool;
+  // A file that nobody trusts may ask for all threads for a few bytes.
+  if (target.library && threads > 1) [[unlikely]]
+    frame->meter.charge(kStepsPerThread * static_cast<uint64_t>(threads - 1));
+  const KernelScope scope(*k.device);
+  if (target.native) {
+    region.native = target.native;
+    region.args.version = NIMBLE_KERNEL_ABI_VERSION;
+    region.args.buffer_count = k.tensors;
+    region.args.buffers = frame->buffers.data();
+    region.args.symbols = frame->symbols.data();
+    pool.run(&native_body, &region, threads);
+  } else {
+    const bool few = arguments.size() <= kFewArguments;
+    if (!few) [[unlikely]]
+      refuse_overlaps(k, arguments, frame);
+    if (!ready) tensors = library_tensors(k, arguments, frame);
+    size_t scalars = 0, values = 0;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const Value& v = arguments[i];
+      if (v.is(ObjectKind::kTensor)) {
+        if (k.arguments[i].access != Access::kIn && few)
+          refuse_overlap(k, arguments, *static_cast<const Tensor*>(v.object), i);
+      } else if (v.is_object()) {
+        frame->values[values++] = static_cast<const Cell*>(v.object);
+      } else {
+        frame->scalars[scalars++] = v.scalar;
+      }
+    }
+    region.library = target.library;
+    region.ready = ready;
+    region.call = {tensors,
+                   symbols,
+                   {frame->scalars.data(), scalars},
+                   region.args.scratch,
+                   {frame->values.data(), values},
+                   &frame->meter};
+    pool.run(&library_body, &region, threads);
+    if (region.error) std::rethrow_exception(region.error);
+  }
+  if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
+    fail_check(k, status, symbols);
+  return {target.implementation, threads, ready};
+}
+
+}  // namespace nimble::rt

@@ -1,0 +1,229 @@
+// Preparing a kernel: which implementation of it runs here, and what its contract asks of a call.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "vm/base/error.h"
+#include "vm/interpreter/kernel.h"
+#include "vm/interpreter/kernel_faults.h"
+
+namespace nimble::rt {
+namespace {
+
+using exec::ImplementationKind;
+using exec::KernelArgument;
+using Dim = PreparedKernel::Dim;
+
+// Why a library's implementation cannot run here; "" if it can.
+std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* library,
+                            bool trusted) {
+  if (!library) return "this runtime does not know it";
+  // A vendor's code checks nothing that the contract leaves open.
+  if (library->kind == ImplementationKind::kVendor && !trusted)
+    return "it runs only for a file that is trusted";
+  if (std::string bad = library->refusal(kernel.contract); !bad.empty()) return bad;
+  return library->unavailable ? library->unavailable() : "";
+}
+
+// The kernel has a portable form: the verifier and Model::load_image() have looked.
+void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKernel* out) {
+  NIMBLE_CHECK(kernel.portable, "{}", kernel.name);
+  if (!out->portable)
+    out->portable =
+        std::make_shared<PortableProgram>(*kernel.portable, kernel.contract, kernel_text(*out));
+  target->portable = true;
+  target->max_threads = 1;
+  if (kernel.implementations[target->implementation].kind != ImplementationKind::kPortable)
+    target->implementation = static_cast<uint32_t>(kernel.implementations.size());
+}
+
+// Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
+constexpr size_t kMostNotes = 8;
+
+// Makes the routines that implementations of one kernel describe.
+class Routines {
+ public:
+  explicit Routines(const exec::KernelContract& contract) : contract_(contract) {}
+
+  // Where the library's kernel is such; why it cannot, else "".
+  std::string prepare(const exec::Implementation& impl, KernelTarget* target) {
+    if (!target->library->prepare) return {};
+    const auto [at, is_new] = known_.try_emplace({target->library, impl.config});
+    Known& known = at->second;
+    if (is_new && known_.size() > kMost)
+      known.why = fmt::format("more than {} routines of vendors are told apart", kMost);
+    else if (is_new)
+      try {
+        known.routine = target->library->prepare(impl.config, contract_);
+      } catch (const Error& e) {
+        known.why = e.problem();
+      }
+    target->routine = known.routine;
+    return known.why;
+  }
+
+ private:
+  // The compiler writes one for each library. Each is compared with the whole contract, and a file
+  // may have a hundred thousand.
+  static constexpr size_t kMost = 16;
+  struct Known {
+    std::shared_ptr<VendorRoutine> routine;
+    std::string why;
+  };
+  const exec::KernelContract& contract_;
+  std::map<std::pair<const LibraryKernel*, std::string_view>, Known> known_;
+};
+
+// Fills out->targets and, where needed, out->portable.
+void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
+                     const std::string& place, std::vector<std::string>* notes,
+                     PreparedKernel* out) {
+  std::vector<std::string> missing(kernel.implementations.size());
+  std::map<const LibraryKernel*, std::string> why;  // each looks at the whole contract: once
+  Routines routines_of(kernel.contract);
+  for (size_t i = 0; i < kernel.implementations.size(); ++i) {
+    const exec::Implementation& impl = kernel.implementations[i];
+    KernelTarget target;
+    target.max_threads = impl.max_threads;
+    target.implementation = static_cast<uint32_t>(i);
+    if (impl.kind == ImplementationKind::kPortable ||
+        (!find_native && (impl.kind == ImplementationKind::kNative ||
+                          (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
+      use_portable(kernel, &target, out);
+    } else if (impl.kind == ImplementationKind::kNative) {
+      target.native = find_native(impl.symbol);
+      // The image of a level that the kernel was not tuned for has one function for it.
+      if (!target.native) target.native = find_native(kernel.name);
+      if (!target.native)
+        throw Error(Status::kCorrupt, place,
+                    fmt::format("kernel {}: the native code has no {}", kernel.name, impl.symbol),
+                    "compile the model again");
+    } else {
+      target.library = find_library_kernel(impl.kind, impl.symbol);
+      if (!target.library && impl.kind == ImplementationKind::kHost)
+        throw Error(
+            Status::kUnsupported, place,
+            fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
+            "use a runtime as new as the compiler");
+      const auto [found, is_new] = why.try_emplace(target.library);
+      if (is_new) found->second = missing_library(kernel, target.library, bool{find_native});
+      missing[i] = found->second;
+      if (missing[i].empty()) missing[i] = routines_of.prepare(impl, &target);
+    }
+    out->targets.push_back(std::move(target));
+  }
+  // What serves any shape stands in before what is ready for a few.
+  size_t first_at = missing.size();
+  for (size_t i = 0; i < missing.size(); ++i)
+    if (missing[i].empty() && (first_at == missing.size() ||
+                               (out->targets[first_at].routine && !out->targets[i].routine)))
+      first_at = i;
+  const auto first = missing.begin() + static_cast<long>(first_at);
+  std::set<std::string_view> told;
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing[i].empty()) continue;
+    const std::string& symbol = kernel.implementations[i].symbol;
+    std::string stand_in = "its portable form";
+    if (first != missing.end()) {
+      const size_t at = static_cast<size_t>(first - missing.begin());
+      out->targets[i] = out->targets[at];
+      stand_in = kernel.implementations[at].symbol;
+    } else if (kernel.portable) {
+      use_portable(kernel, &out->targets[i], out);
+    } else {
+      throw Error(Status::kIncompatible, place,
+                  fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
+                  find_native ? "install it, or compile the model without vendor kernels"
+                              : "compile the model with --portable=on, or set `trust` in the load "
+                                "options if you trust where the file comes from");
+    }
+    if (told.size() < kMostNotes && told.insert(symbol).second)
+      notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",
+                                   kernel.name, symbol, missing[i], stand_in));
+  }
+  const bool routines = std::any_of(out->targets.begin(), out->targets.end(),
+                                    [](const KernelTarget& t) { return t.routine != nullptr; });
+  if (!routines) return;
+  if (!out->targets[first_at].routine) {
+    out->stand_in = out->targets[first_at];
+  } else if (kernel.portable) {
+    out->stand_in = out->targets[first_at];
+    out->stand_in->library = nullptr;
+    out->stand_in->routine = nullptr;
+    use_portable(kernel, &*out->stand_in, out);
+  }
+}
+
+// The longest way from the root of a dispatch tree to a leaf; nodes lead to later ones only.
+uint64_t depth_of(const exec::DispatchTree& tree) {
+  std::vector<uint32_t> depth(tree.nodes.size(), 0);
+  for (size_t i = tree.nodes.size(); i-- > 0;) {
+    const exec::DispatchNode& n = tree.nodes[i];
+    if (n.test != exec::DispatchNode::Test::kLeaf)
+      depth[i] = 1 + std::max(depth[n.yes], depth[n.no]);
+  }
+  return depth.empty() ? 0 : depth[0];
+}
+
+// A dim whose program is one operation costs no more than its check; a requirement is a check more.
+uint64_t contract_work(const exec::Kernel& kernel) {
+  uint64_t work = depth_of(kernel.dispatch);
+  auto add = [&](const exec::DimProgram& p) { work += p.code.size() > 1 ? p.code.size() : 0; };
+  for (const KernelArgument& a : kernel.contract.arguments)
+    for (const exec::DimProgram& p : a.dims) add(p);
+  for (const exec::DimProgram& p : kernel.contract.requirements) add(p);
+  add(kernel.contract.scratch_bytes);
+  return work + kernel.contract.arguments.size() + kernel.contract.requirements.size();
+}
+
+}  // namespace
+
+PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
+                              const std::string& place, std::vector<std::string>* notes) {
+  PreparedKernel out;
+  out.kernel = &kernel;
+  out.device = &device(kernel.device);
+  out.symbols = static_cast<uint32_t>(kernel.contract.symbols.size());
+  std::vector<bool> bound(out.symbols, false);
+  for (const KernelArgument& a : kernel.contract.arguments) {
+    PreparedKernel::Argument p{a.kind,
+                               a.access,
+                               a.dtype,
+                               static_cast<uint8_t>(a.dims.size()),
+                               a.collapse_leading,
+                               static_cast<uint32_t>(out.dims.size()),
+                               a.symbol};
+    if (a.kind == KernelArgument::Kind::kScalar) {
+      p.binds = !bound[a.symbol];
+      bound[a.symbol] = true;
+    } else if (a.kind == KernelArgument::Kind::kTensor) {
+      ++out.tensors;
+      for (const exec::DimProgram& program : a.dims) {
+        Dim d{Dim::Kind::kProgram, 0, 0, &program};
+        if (program.is_constant(&d.value)) {
+          d.kind = Dim::Kind::kConstant;
+        } else if (program.is_argument(&d.symbol)) {
+          d.kind = bound[d.symbol] ? Dim::Kind::kSymbol : Dim::Kind::kBind;
+          bound[d.symbol] = true;
+        }
+        out.dims.push_back(d);
+      }
+    }
+    out.arguments.push_back(p);
+  }
+
+  resolve_targets(kernel, find_native, place, notes, &out);
+  int64_t scratch = -1;
+  out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
+  out.single = kernel.dispatch.nodes.size() == 1;
+  for (const KernelTarget& target : out.targets) out.library |= target.library != nullptr;
+  out.contract_steps = contract_work(kernel) / WorkMeter::kItemsPerStep;
+  return out;
+}
+
+uint64_t PreparedKernel::memory() const {
+  return sizeof *this + arguments.capacity() * sizeof(Argument) + dims.capacity() * sizeof(Dim) +
+         targets.capacity() * sizeof(KernelTarget) + (portable ? portable->memory() : 0);
+}
+
+}  // namespace nimble::rt

@@ -321,9 +321,11 @@ std::optional<Dequantised> dequantised_operands(NodeContext& c, int64_t axis) {
 std::optional<Value> quantised_convolution(NodeContext& c) {
   Arithmetic a(c.g);
   if (c.in(1).rank() < 3 || c.in(0).rank() != c.in(1).rank()) return std::nullopt;
-  // Channels in few groups of fours are fast; depthwise convolutions are no slower in f32.
+  // In groups, kernels take channels by fours, or each by itself.
   const auto channels = c.in(1).dim(1).as_constant();
-  if (!channels || (c.integer("group", 1) != 1 && *channels % kGroup != 0)) return std::nullopt;
+  const int64_t groups = c.integer("group", 1);
+  const bool depthwise = channels == 1 && c.in(1).dim(0).is_constant(groups);
+  if (!channels || (groups != 1 && *channels % kGroup != 0 && !depthwise)) return std::nullopt;
   const auto of = dequantised_operands(c, 0);
   if (!of) return std::nullopt;
   const Operand8 image = operand8(c, of->x.values, of->x.zero, 1, DType::kU8);

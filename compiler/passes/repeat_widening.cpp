@@ -42,8 +42,7 @@ class Widening {
   Atom copy(const Atom& a, ir::BlockBuilder& out) const {
     const Expr* e = definition(definitions_, a);
     std::vector<Atom> args;
-    for (const Atom& x : e->args)
-      args.push_back(x.is_var() && is_widened(x, 0) ? copy(x, out) : x);
+    for (const Atom& x : e->args) args.push_back(x.is_var() && is_widened(x, 0) ? copy(x, out) : x);
     const ir::VarRef v = out.call(e->op, std::move(args), e->attrs, a.var->name, e->location);
     v->type = a.var->type;
     return v;
@@ -55,7 +54,8 @@ class Widening {
   bool is_widened(const Atom& a, int depth) const {
     const ir::Type* type = tensor(a);
     const Expr* e = type ? definition(definitions_, a) : nullptr;
-    if (!e || e->op.empty() || depth == kMostOperations || size_of((*type)->dtype) < 4) return false;
+    if (!e || e->op.empty() || depth == kMostOperations || size_of((*type)->dtype) < 4)
+      return false;
     const ir::OpInfo* op = ir::find_op(e->op);
     if (!op || op->fusion != ir::FusionKind::kElementwise || !op->traits.cheap) return false;
     const Atom* operand = nullptr;

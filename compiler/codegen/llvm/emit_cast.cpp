@@ -2,8 +2,8 @@
 // calls one for bf16 everywhere and for f16 where F16C is missing, so those are done with
 // integers here. And no conversion has an undefined result: float to integer saturates.
 //
-// What a quantisation ends in, saturate(round(x) + zero), needs little of that: it is clipped to the
-// type's range already, and instructions round as they convert:
+// What a quantisation ends in, saturate(round(x) + zero), needs little of that: it is clipped to
+// the type's range already, and instructions round as they convert:
 //
 //   u8(min(255, max(0, round(x) + z)))  =  u8(i32(min(255 - z, max(0 - z, x))) + z)
 //
@@ -101,7 +101,8 @@ llvm::Value* Emitter::cast(llvm::Value* v, DType from, DType to, int lanes) {
   return is_signed_int(from) ? b_.CreateSExtOrTrunc(v, target) : b_.CreateZExtOrTrunc(v, target);
 }
 
-// Of numbers that are clipped to the range of `to`; null if they are not, or the machine is another.
+// Of numbers that are clipped to the range of `to`; null if they are not, or the machine is
+// another.
 llvm::Value* Emitter::clipped_to_integer(llvm::Value* v, DType to, int lanes) {
   if (!target_.has("ssse3") || lanes < 4) return nullptr;
   const auto c = clipped(v);
@@ -111,8 +112,8 @@ llvm::Value* Emitter::clipped_to_integer(llvm::Value* v, DType to, int lanes) {
   if (!c || c->low != std::floor(c->low) || c->high != std::floor(c->high) || c->low < least ||
       c->high > most || c->low > c->high)
     return nullptr;
-  // A NaN that passes the bounds converts to the smallest integer, whose last bits are the 0 that it
-  // has to become.
+  // A NaN that passes the bounds converts to the smallest integer, whose last bits are the 0 that
+  // it has to become.
   if (!c->rounded) return b_.CreateTrunc(f32_to_i32(v, lanes, false), type(to, lanes));
   const auto f32 = [&](double x) { return number(DType::kF32, x, lanes); };
   llvm::Value* x = c->x;
@@ -152,9 +153,9 @@ llvm::Value* Emitter::f32_to_i32(llvm::Value* v, int lanes, bool rounds) {
                               {v, llvm::Constant::getNullValue(type(DType::kI32, lanes)),
                                b_.getInt16(0xffff), b_.getInt32(4)});
   if (lanes == 8)
-    return b_.CreateIntrinsic(rounds ? llvm::Intrinsic::x86_avx_cvt_ps2dq_256
-                                     : llvm::Intrinsic::x86_avx_cvtt_ps2dq_256,
-                              {}, {v});
+    return b_.CreateIntrinsic(
+        rounds ? llvm::Intrinsic::x86_avx_cvt_ps2dq_256 : llvm::Intrinsic::x86_avx_cvtt_ps2dq_256,
+        {}, {v});
   return b_.CreateIntrinsic(
       rounds ? llvm::Intrinsic::x86_sse2_cvtps2dq : llvm::Intrinsic::x86_sse2_cvttps2dq, {}, {v});
 }

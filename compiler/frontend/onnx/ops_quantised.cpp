@@ -100,13 +100,14 @@ std::optional<Values> moved_bytes(NodeContext& c, Rule rule) {
   if (!from || !alone(from->scale) || (from->zero && !alone(*from->zero))) return std::nullopt;
   std::vector<std::optional<Value>> inputs = c.inputs;
   inputs[0] = from->values;
-  NodeContext of_bytes{c.node,     c.opset, c.g,    c.module, c.external,
-                       c.file,     inputs,  c.place, c.subgraphs};
+  NodeContext of_bytes{c.node, c.opset, c.g,     c.module,   c.external,
+                       c.file, inputs,  c.place, c.subgraphs};
   Values out = rule(of_bytes);
   for (Value& v : out)
     if (v.type->kind == ir::TypeKind::kTensor && v.dtype() == from->values.dtype())
-      v = dequantised(c, {v, c.g.reshape(from->scale, {}),
-                          from->zero ? std::optional(c.g.reshape(*from->zero, {})) : std::nullopt, 0});
+      v = dequantised(c,
+                      {v, c.g.reshape(from->scale, {}),
+                       from->zero ? std::optional(c.g.reshape(*from->zero, {})) : std::nullopt, 0});
   return out;
 }
 

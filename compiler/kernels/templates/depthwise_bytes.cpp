@@ -5,9 +5,9 @@
 // so neighbours must be taps of one channel: the bytes of up to four rows of the image, in one
 // column, make a word of 32 bits for each channel, and so do the weights of that column's taps. A
 // word is made of loads that widen, shifts and ors; none of that moves a lane. It serves every tap
-// of the column's pixels that lies in its rows: with 3 x 3 taps and stride 1 each column's words are
-// made once and multiplied three times, 6 and 3 operations for what takes f32 9 multiply-adds of
-// as many loads, four times as large. Machines that sum pairs of words of 16 bits alone
+// of the column's pixels that lies in its rows: with 3 x 3 taps and stride 1 each column's words
+// are made once and multiplied three times, 6 and 3 operations for what takes f32 9 multiply-adds
+// of as many loads, four times as large. Machines that sum pairs of words of 16 bits alone
 // (Fragments.def) have two rows in each word, others one, which is a plain product.
 //
 //   for each item, split over the threads: an image, a block of its rows, a panel of channels
@@ -116,9 +116,9 @@ class DepthwiseBytesLowering {
       const Dim v = Dim::symbol("v");
       if (whole_ > 0) {
         valid_ = std::nullopt;
-        all.push_back(kb::loop(LoopKind::kSerial, "v", 0, whole,
-                               kb::seq({kb::let_index("channel", kb::index((first + v) * lanes_)),
-                                        of(v)})));
+        all.push_back(
+            kb::loop(LoopKind::kSerial, "v", 0, whole,
+                     kb::seq({kb::let_index("channel", kb::index((first + v) * lanes_)), of(v)})));
       }
       if (rest_ > 0) {
         valid_ = Dim(rest_);
@@ -141,9 +141,8 @@ class DepthwiseBytesLowering {
     of_line.push_back(tiles_.for_each(
         0, tiles_.count(),
         [&](const RowTiles::Tile& t) {
-          return kb::seq(
-              {kb::let_index("left", kb::index(horizontal_.start(t.row))),
-               each_vector([&](const Dim& v) { return pixels(t.row, t.rows, v); })});
+          return kb::seq({kb::let_index("left", kb::index(horizontal_.start(t.row))),
+                          each_vector([&](const Dim& v) { return pixels(t.row, t.rows, v); })});
         },
         nullptr));
     body.push_back(kb::loop(LoopKind::kSerial, "line", 0,
@@ -203,8 +202,7 @@ class DepthwiseBytesLowering {
       for (int i = 0; i < group_ && tap(g, i) < vertical_.taps; ++i)
         of.push_back(
             p_.weight((tap(g, i) * horizontal_.taps + j) * p_.groups + channel_, lanes_, valid_));
-      columns.push_back(
-          kb::store(taps_, place_of(v, g, j), kb::bitcast(factor_type(), word(of))));
+      columns.push_back(kb::store(taps_, place_of(v, g, j), kb::bitcast(factor_type(), word(of))));
     }
     return kb::loop(LoopKind::kSerial, "j", 0, horizontal_.taps, kb::seq(std::move(columns)));
   }
@@ -227,13 +225,13 @@ class DepthwiseBytesLowering {
         const std::string name = fmt::format("y{}_{}", suffix, i);
         out.push_back(kb::let_index(name, kb::index(y)));
         y = Dim::symbol(name);
-        const ValueRef inside = kb::binary(
-            BinaryOp::kAnd, kb::compare(kir::CompareOp::kLe, kb::index(0), kb::index(y)),
-            kb::compare(kir::CompareOp::kLt, kb::index(y), kb::index(vertical_.in)));
+        const ValueRef inside =
+            kb::binary(BinaryOp::kAnd, kb::compare(kir::CompareOp::kLe, kb::index(0), kb::index(y)),
+                       kb::compare(kir::CompareOp::kLt, kb::index(y), kb::index(vertical_.in)));
         const int64_t ones = ((int64_t{1} << bits()) - 1) << (bits() * i);
-        keep = kb::binary(BinaryOp::kOr, keep,
-                          kb::select(inside, kb::integer(DType::kU32, ones),
-                                     kb::integer(DType::kU32, 0)));
+        keep = kb::binary(
+            BinaryOp::kOr, keep,
+            kb::select(inside, kb::integer(DType::kU32, ones), kb::integer(DType::kU32, 0)));
         y = ir::max(ir::min(y, vertical_.in - 1), 0);
       }
       out.push_back(kb::let_index(
@@ -248,8 +246,8 @@ class DepthwiseBytesLowering {
   ValueRef column_word(int64_t rows, const std::string& suffix, const Dim& column) const {
     std::vector<ValueRef> of;
     for (int64_t i = 0; i < rows; ++i) {
-      const Dim at = Dim::symbol(fmt::format("row{}_{}", suffix, i)) +
-                     column * p_.sources[0].pitch + channel_;
+      const Dim at =
+          Dim::symbol(fmt::format("row{}_{}", suffix, i)) + column * p_.sources[0].pitch + channel_;
       of.push_back(valid_ ? kb::load_masked(p_.image, at, lanes_, *valid_)
                           : kb::load(p_.image, at, lanes_));
     }
@@ -311,8 +309,7 @@ class DepthwiseBytesLowering {
       for (const auto& [c, pixels] : users) {
         const Dim column = Dim::symbol("left") + c;
         const std::string name = fmt::format("{}{}_{}", clipped ? "z" : "x", g, c);
-        std::vector<StmtRef> of = {
-            kb::let(name, column_word(of_group, std::to_string(g), column))};
+        std::vector<StmtRef> of = {kb::let(name, column_word(of_group, std::to_string(g), column))};
         for (const auto& [r, j] : pixels)
           of.push_back(kb::set_reg(accumulators_, r,
                                    product(kb::local(name, DType::kU32, lanes_),
@@ -328,8 +325,7 @@ class DepthwiseBytesLowering {
     const Dim g = Dim::symbol("g"), j = Dim::symbol("j");
     std::vector<StmtRef> taps;
     for (int r = 0; r < rows; ++r) {
-      const Dim column =
-          Dim::symbol("left") + r * horizontal_.stride + j * horizontal_.dilation;
+      const Dim column = Dim::symbol("left") + r * horizontal_.stride + j * horizontal_.dilation;
       StmtRef one = kb::set_reg(accumulators_, r,
                                 product(column_word(group_, "g", column), weight_word(v, g, j),
                                         kb::reg(accumulators_, r)));
@@ -337,8 +333,7 @@ class DepthwiseBytesLowering {
     }
     std::vector<StmtRef> body;
     bind_rows(g, "g", body);
-    body.push_back(
-        kb::loop(LoopKind::kSerial, "j", 0, horizontal_.taps, kb::seq(std::move(taps))));
+    body.push_back(kb::loop(LoopKind::kSerial, "j", 0, horizontal_.taps, kb::seq(std::move(taps))));
     return kb::loop(LoopKind::kSerial, "g", 0, groups_, kb::seq(std::move(body)));
   }
 

@@ -34,8 +34,8 @@ constexpr int64_t kPixels = 16;         // of an item
 constexpr int kOtherRegisters = 4;      // beside the columns': an element on its way, the divisor
 constexpr int kTogether[] = {4, 2, 1};  // neighbouring pixels, if registers suffice
 
-// Lanes of a vector. Of bytes as many as it holds, where they fill all channels: parts of vectors of
-// bytes are dear on most machines.
+// Lanes of a vector. Of bytes as many as it holds, where they fill all channels: parts of vectors
+// of bytes are dear on most machines.
 int pool_lanes(const Workload& w, const TargetInfo& t) {
   const ir::Type& type = w.group->result_type;
   const auto channels = type->dims[3].as_constant();

@@ -17,9 +17,7 @@ struct Filter {
   bool fits(int64_t h, int64_t w) const {
     return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;
   }
-  std::string str() const {
-    return fmt::format("{}x{}/{} of {} channels", kh, kw, sh, channels);
-  }
+  std::string str() const { return fmt::format("{}x{}/{} of {} channels", kh, kw, sh, channels); }
 };
 
 Sizes sizes_of(const Filter& f) {
@@ -214,7 +212,8 @@ bool is_right_after(const TargetInfo& target, const Change& change, int* changes
 
 TEST_P(DepthwiseBytes, AMissingTapIsSeen) {
   int changes = 0;
-  EXPECT_TRUE(is_right_after(target_, [&](kir::Stmt&) { ++changes; }, &changes));
+  EXPECT_TRUE(is_right_after(
+      target_, [&](kir::Stmt&) { ++changes; }, &changes));
   // The first column of the image is left out at the border.
   changes = 0;
   EXPECT_FALSE(is_right_after(

@@ -98,13 +98,27 @@ Products products_of(const std::string& name) {
 }
 
 TEST(OnnxQuantisedProducts, TakeBytesWhereTheyCan) {
-  for (const char* name :
-       {"qlinear_conv", "qlinear_conv_photograph", "qlinear_conv_signed_groups",
-        "qlinear_conv_pixels", "qlinear_conv_depthwise_bytes", "qlinear_conv_depthwise_signed",
-        "qdq_depthwise", "qdq_depthwise_padded", "qdq_depthwise_signed", "qdq_residual",
-        "conv_integer", "qdq_matmul", "qdq_matmul_signed", "qdq_matmul_transposed",
-        "qdq_matmul_fake", "qdq_gemm", "dynamic_export", "dynamic_quantize_matmul",
-        "dynamic_convolution"})
+  for (const char* name : {"qlinear_conv",
+                           "qlinear_conv_photograph",
+                           "qlinear_conv_signed_groups",
+                           "qlinear_conv_pixels",
+                           "qlinear_conv_depthwise_bytes",
+                           "qlinear_conv_depthwise_signed",
+                           "qlinear_conv_pairs",
+                           "qlinear_conv_multiplied",
+                           "qdq_depthwise",
+                           "qdq_depthwise_padded",
+                           "qdq_depthwise_signed",
+                           "qdq_residual",
+                           "conv_integer",
+                           "qdq_matmul",
+                           "qdq_matmul_signed",
+                           "qdq_matmul_transposed",
+                           "qdq_matmul_fake",
+                           "qdq_gemm",
+                           "dynamic_export",
+                           "dynamic_quantize_matmul",
+                           "dynamic_convolution"})
     EXPECT_EQ(products_of(name), (Products{1, 0})) << name;
   for (const char* name : {"qdq_convolutions", "qdq_convolutions_signed", "qdq_joined"})
     EXPECT_EQ(products_of(name), (Products{2, 0})) << name;

@@ -259,6 +259,10 @@ MODELS = {
     "qlinear_conv_depthwise_signed": (
         qlinear_conv(np.int8, np.int8, -7, 0, 3, 3, groups=3, dilations=[2, 1],
                      kernel_shape=[3, 5], pads=[3, 2, 2, 4]), IMAGES),
+    "qlinear_conv_pairs": (
+        qlinear_conv(np.uint8, np.int8, 131, 0, 12, 18, groups=6, **PAD), IMAGES),
+    "qlinear_conv_multiplied": (
+        qlinear_conv(np.uint8, np.int8, 0, 0, 5, 15, groups=5, strides=[1, 2], **PAD), IMAGES),
     "qdq_depthwise": (
         qdq_depthwise(np.uint8, 24, (0, 115), **PAD), IMAGES),
     "qdq_depthwise_padded": (

@@ -95,7 +95,8 @@ TEST_P(DepthwiseBytes, WindowsStridesPaddingDilation) {
                           {33, 7, 2, 3, 1, 3, 0, 2, 1, 1, 3},
                           {32, 1, 1, 2, 2, 0, 0, 0, 0, 1, 1},
                           {20, 1, 9, 1, 1, 0, 4, 0, 4, 1, 1},
-                          {20, 9, 1, 1, 2, 8, 0, 0, 0, 1, 1}}) {
+                          {20, 9, 1, 1, 2, 8, 0, 0, 0, 1, 1},
+                          {8, 2, 2, 1, 1, 2, 1, 1, 0, 1, 1}}) {
     SCOPED_TRACE(f.str());
     check(convolution(f));
     if (HasFatalFailure()) return;

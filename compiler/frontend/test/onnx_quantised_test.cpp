@@ -144,8 +144,9 @@ TEST(OnnxQuantisedProducts, MovesTakeBytes) {
       quantised += b.value->op == "div";
       pooled += b.value->op == "max_pool2d";
       if (b.value->op == "max_pool2d" || b.value->op == "concat" || b.value->op == "slice" ||
-          b.value->op == "transpose")
+          b.value->op == "transpose") {
         EXPECT_EQ(size_of(b.var->type->dtype), 1U) << b.value->op;
+      }
     }
     EXPECT_EQ(quantised, 1) << name << ": the input alone";
     EXPECT_EQ(pooled, 1) << name;

@@ -48,6 +48,18 @@ ValueRef u8s8_quads(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
   return result;
 }
 
+ValueRef s16_pairs(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
+  const auto lower = [](const ValueRef& v) {
+    const ValueRef words = bitcast(DType::kI32, v);
+    return binary(BinaryOp::kShr, binary(BinaryOp::kShl, words, integer(DType::kI32, 16)),
+                  integer(DType::kI32, 16));
+  };
+  const auto upper = [](const ValueRef& v) {
+    return binary(BinaryOp::kShr, bitcast(DType::kI32, v), integer(DType::kI32, 16));
+  };
+  return add(add(sum, mul(lower(a), lower(b))), mul(upper(a), upper(b)));
+}
+
 }  // namespace
 
 std::span<const FragmentRow> all_fragments() {
@@ -74,6 +86,8 @@ ValueRef expand_dot(const Value& dot) {
       return bf16_pairs(a, b, sum);
     case Fragment::kU8S8Quads:
       return u8s8_quads(a, b, sum);
+    case Fragment::kS16Pairs:
+      return s16_pairs(a, b, sum);
   }
   NIMBLE_UNREACHABLE();
 }

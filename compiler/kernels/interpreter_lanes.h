@@ -274,6 +274,9 @@ inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
       for (int i = 0; i < 4; ++i) out.i += a[i].i * b[i].i;
       out.i = wrap(DType::kI32, out.i);
       return out;
+    case Fragment::kS16Pairs:
+      out.i = wrap(DType::kI32, sum.i + a[0].i * b[0].i + a[1].i * b[1].i);
+      return out;
   }
   return out;
 }

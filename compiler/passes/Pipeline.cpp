@@ -80,6 +80,7 @@ const std::vector<std::string>& default_pipeline() {
       "infer",
       "fold-constants",
       "eliminate-common",
+      "repeat-widening",
       "eliminate-dead",
       "grow-tensors",
       // Kernels.

@@ -19,6 +19,11 @@
 // convolution neither x nor its sigmoid goes through memory. Only groups that have stopped growing
 // show it.
 //
+// Bytes that are widened are different: they are small, and what is made of them is four times as
+// large. All other edges come first, so that the widening joins what reads it; only then may what
+// made the bytes join it, too. So a quantised convolution gives its bytes to a pooling that begins
+// with floats, and takes a sum that ends in bytes.
+//
 // When all that is done, a reduction of rows joins what the rows become by it, x / sum(x) or
 // round(x / max |x|): the group reads a row twice, the second time from the cache. What others read
 // of the reduction is a result, too. Then a normalisation joins such a group that reads its rows: a
@@ -115,18 +120,33 @@ class BlockFusion {
       if (expr(i).kind == ExprKind::kCall)
         for (const Atom& a : expr(i).args)
           if (a.is_var()) reader_of_.try_emplace(a.var.get(), i);
-    for (size_t i = 0; i < block_.bindings.size(); ++i) {
-      if (group_of_[i] == SIZE_MAX) continue;
-      const Var* v = block_.bindings[i].var.get();
-      auto use = uses_.find(v);
-      if (use == uses_.end()) continue;
-      const auto consumer = reader_of_.find(v);
-      if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) continue;
-      if (use->second > 1 && !is_converted_first(i, consumer->second)) continue;
-      const size_t from = group_of_[i], to = group_of_[consumer->second];
-      if (kinds_allow(groups_[from], groups_[to], consumer->second))
-        try_join(from, to, use->second > 1);
-    }
+    for (const bool widens : {false, true})
+      for (size_t i = 0; i < block_.bindings.size(); ++i) grow_behind(i, widens);
+  }
+
+  // Joins the group of binding i with that of its first reader, if they may join; `widens`: of
+  // edges that widen bytes, otherwise of all others.
+  void grow_behind(size_t i, bool widens) {
+    if (group_of_[i] == SIZE_MAX) return;
+    const Var* v = block_.bindings[i].var.get();
+    auto use = uses_.find(v);
+    if (use == uses_.end()) return;
+    const auto consumer = reader_of_.find(v);
+    if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) return;
+    if (widens_bytes(i, consumer->second) != widens) return;
+    if (use->second > 1 && (widens || !is_converted_first(i, consumer->second))) return;
+    const size_t from = group_of_[i], to = group_of_[consumer->second];
+    if (kinds_allow(groups_[from], groups_[to], consumer->second))
+      try_join(from, to, use->second > 1);
+  }
+
+  // Whether binding i is of bytes, which its reader converts to a larger type.
+  bool widens_bytes(size_t i, size_t reader) const {
+    const ir::Type& made = block_.bindings[i].var->type;
+    const ir::Type& read = block_.bindings[reader].var->type;
+    return is_conversion(*ir::find_op(expr(reader).op)) && made->kind == ir::TypeKind::kTensor &&
+           read->kind == ir::TypeKind::kTensor &&
+           (made->dtype == DType::kU8 || made->dtype == DType::kI8) && size_of(read->dtype) > 1;
   }
 
   // Joins each group with the one that alone reads its result, in several places.

@@ -2,15 +2,16 @@
 //
 //   relu(f32(sums) * k + b) / s    =>    relu(f32(sums) * (k / s) + b / s)
 //
-// where k, b and s are constants, s one positive number; without b or relu too. A model in QDQ form
-// has that behind each of its products (DequantizeLinear, QuantizeLinear), and a division for each
-// element costs as much as a short sum. The quotient may differ in its last bits from the one that
-// was written, so a number halfway between two bytes may be rounded the other way. Of other floats
-// the pass changes nothing: it asks for integers below.
+// where k, b and s are constants, s one positive number; without b or relu too, and of sums of such
+// products. A model in QDQ form has that behind each of its products and sums (DequantizeLinear,
+// QuantizeLinear), and a division for each element costs as much as a short sum. The quotient may
+// differ in its last bits from the one that was written, so a number halfway between two bytes may
+// be rounded the other way. Of other floats the pass changes nothing: it asks for integers below.
 //
 // What else reads an intermediate keeps all of it, since the sums would have two readers then and
 // leave their kernel.
 #include <cmath>
+#include <utility>
 
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -21,13 +22,6 @@ namespace {
 
 using ir::Atom;
 using ir::Expr;
-
-// The parts of relu(f32(sums) * factor + bias).
-struct Scaled {
-  Atom sums, factor;
-  std::optional<Atom> bias;
-  bool relu = false;
-};
 
 class Matcher {
  public:
@@ -41,38 +35,23 @@ class Matcher {
     return divisor && *divisor > 0 && std::isfinite(*divisor) && is_f32(e->args[1]) ? e : nullptr;
   }
 
-  std::optional<Scaled> scaled(Atom a) const {
-    Scaled out;
-    if (const Expr* relu = read_once(a, definition(definitions_, a, "relu"))) {
-      out.relu = true;
-      a = relu->args[0];
-    }
-    if (const Expr* sum = read_once(a, definition(definitions_, a, "add")))
-      if (const auto side = constant_side(*sum)) {
-        out.bias = sum->args[*side];
-        a = sum->args[1 - *side];
-      }
-    const Expr* product = read_once(a, definition(definitions_, a, "mul"));
-    const auto side = product ? constant_side(*product) : std::nullopt;
-    if (!side) return std::nullopt;
-    out.factor = product->args[*side];
-    const Expr* cast = read_once(product->args[1 - *side],
-                                 definition(definitions_, product->args[1 - *side], "cast"));
-    if (!cast || !cast->args[0].is_var() || uses_.at(cast->args[0].var.get()) != 1)
-      return std::nullopt;
-    const ir::Type sums = ir::type_of(cast->args[0]);
-    if (!sums || sums->kind != ir::TypeKind::kTensor || sums->dtype != DType::kI32)
-      return std::nullopt;
-    out.sums = cast->args[0];
-    return out;
+  // What computes a value that one place reads, of these dims; null if others read it.
+  const Expr* read_once(const Atom& a, std::string_view op,
+                        const std::vector<ir::Dim>& dims) const {
+    const Expr* e = definition(definitions_, a, op);
+    const ir::Type type = e ? ir::type_of(a) : nullptr;
+    return type && type->kind == ir::TypeKind::kTensor && type->dims == dims &&
+                   uses_.at(a.var.get()) == 1
+               ? e
+               : nullptr;
   }
-
- private:
+  // Whether a value is a tensor of i32 of these dims, and one place reads it.
+  bool is_integer_read_once(const Atom& a, const std::vector<ir::Dim>& dims) const {
+    const ir::Type type = a.is_var() ? ir::type_of(a) : nullptr;
+    return type && type->kind == ir::TypeKind::kTensor && type->dtype == DType::kI32 &&
+           type->dims == dims && uses_.at(a.var.get()) == 1;
+  }
   static bool is_f32(const Atom& a) { return a.is_constant() && a.constant->dtype == DType::kF32; }
-  // The definition `e` of a value that one place reads, or null.
-  const Expr* read_once(const Atom& a, const Expr* e) const {
-    return e && uses_.at(a.var.get()) == 1 ? e : nullptr;
-  }
   // The operand that is a constant.
   static std::optional<size_t> constant_side(const Expr& e) {
     for (const size_t side : {size_t{1}, size_t{0}})
@@ -80,6 +59,7 @@ class Matcher {
     return std::nullopt;
   }
 
+ private:
   const Definitions definitions_;
   const UseCounts uses_;
 };
@@ -93,6 +73,68 @@ std::optional<Atom> divided(const Atom& a, const Atom& divisor) {
   return Atom::of(made);
 }
 
+// One operation of a quotient.
+struct Part {
+  const char* op;
+  std::vector<Atom> args;  // the program's, but for constants
+  std::vector<int> made;   // for each the part that stands for it, or -1
+  ir::Attrs attrs;
+};
+
+class Division {
+ public:
+  Division(const Matcher& matcher, Atom divisor, const std::vector<ir::Dim>& dims)
+      : matcher_(matcher), divisor_(std::move(divisor)), dims_(dims) {}
+
+  // The number of the part that is a / divisor; nothing if `a` is no such value.
+  std::optional<int> of(const Atom& a, int depth = 0) {
+    if (depth == kDeepest) return std::nullopt;
+    if (const Expr* relu = matcher_.read_once(a, "relu", dims_)) {
+      const auto x = of(relu->args[0], depth + 1);
+      return x ? std::optional(add({"relu", {relu->args[0]}, {*x}, {}})) : std::nullopt;
+    }
+    if (const Expr* sum = matcher_.read_once(a, "add", dims_)) {
+      Part part{"add", sum->args, {-1, -1}, {}};
+      if (Matcher::is_f32(part.args[0])) std::swap(part.args[0], part.args[1]);
+      for (size_t i = 0; i < 2; ++i) {
+        if (Matcher::is_f32(part.args[i])) {
+          const auto constant = divided(part.args[i], divisor_);
+          if (!constant) return std::nullopt;
+          part.args[i] = *constant;
+          continue;
+        }
+        const auto x = of(part.args[i], depth + 1);
+        if (!x) return std::nullopt;
+        part.made[i] = *x;
+      }
+      return add(std::move(part));
+    }
+    const Expr* product = matcher_.read_once(a, "mul", dims_);
+    const auto side = product ? Matcher::constant_side(*product) : std::nullopt;
+    if (!side) return std::nullopt;
+    const Expr* cast = matcher_.read_once(product->args[1 - *side], "cast", dims_);
+    if (!cast || !matcher_.is_integer_read_once(cast->args[0], dims_)) return std::nullopt;
+    const auto factor = divided(product->args[*side], divisor_);
+    if (!factor) return std::nullopt;
+    const int numbers = add({"cast", {cast->args[0]}, {-1}, {{"dtype", DType::kF32}}});
+    return add({"mul", {cast->args[0], *factor}, {numbers, -1}, {}});
+  }
+
+  const std::vector<Part>& parts() const { return parts_; }
+
+ private:
+  static constexpr int kDeepest = 8;
+  int add(Part part) {
+    parts_.push_back(std::move(part));
+    return static_cast<int>(parts_.size()) - 1;
+  }
+
+  const Matcher& matcher_;
+  const Atom divisor_;
+  const std::vector<ir::Dim>& dims_;
+  std::vector<Part> parts_;
+};
+
 }  // namespace
 
 ir::Module merge_scales(const ir::Module& m, PassContext& context) {
@@ -102,25 +144,23 @@ ir::Module merge_scales(const ir::Module& m, PassContext& context) {
     Rewriter rewriter([&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
       // The original expression: operands inside of it are the variables of the matcher.
       const Expr* quotient = matcher.quotient(b.var);
-      const auto scaled = quotient ? matcher.scaled(quotient->args[0]) : std::nullopt;
       const ir::Type& type = b.var->type;
-      // A constant of one element may have a higher rank than what it divides.
-      if (!scaled || !type || ir::type_of(scaled->sums)->dims != type->dims) return std::nullopt;
-      const auto factor = divided(scaled->factor, quotient->args[1]);
-      const auto bias = scaled->bias ? divided(*scaled->bias, quotient->args[1]) : std::nullopt;
-      if (!factor || scaled->bias.has_value() != bias.has_value()) return std::nullopt;
-      const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
+      if (!quotient || !type || type->kind != ir::TypeKind::kTensor) return std::nullopt;
+      Division division(matcher, quotient->args[1], type->dims);
+      if (!division.of(quotient->args[0])) return std::nullopt;
+      std::vector<Atom> made;
+      for (const Part& part : division.parts()) {
+        std::vector<Atom> args;
+        for (size_t i = 0; i < part.args.size(); ++i)
+          args.push_back(part.made[i] >= 0 ? made[static_cast<size_t>(part.made[i])]
+                                           : rewriter.resolve(part.args[i]));
         const ir::VarRef v =
-            o.call(op, std::move(args), std::move(attrs), b.var->name, b.value->location);
+            o.call(part.op, std::move(args), part.attrs, b.var->name, b.value->location);
         v->type = type;
-        return v;
-      };
-      Atom y = call("cast", {rewriter.resolve(scaled->sums)}, {{"dtype", DType::kF32}});
-      y = call("mul", {y, *factor}, {});
-      if (bias) y = call("add", {y, *bias}, {});
-      if (scaled->relu) y = call("relu", {y}, {});
+        made.emplace_back(v);
+      }
       context.count("merge-scales.merged");
-      return y;
+      return made.back();
     });
     f = rewriter.rewrite(f);
   }

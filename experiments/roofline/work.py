@@ -14,7 +14,8 @@ CLASSES = ("products", "attention", "normalisation", "element-wise")
 # the compiler's templates: a new one has to be named here, in one place or the other.
 TEMPLATES = {"dense": "products", "dense_tiles": "products", "blockwise": "products",
              "conv2d": "products", "conv2d_nhwc": "products", "conv2d_tiles": "products",
-             "depthwise_nhwc": "products", "recurrent": "products",
+             "depthwise_nhwc": "products", "depthwise_bytes": "products",
+             "recurrent": "products",
              "attention": "attention", "batch_matmul": "attention", "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit

@@ -29,6 +29,9 @@ ID intrinsic_of(kir::Fragment f, int bits) {
     case kir::Fragment::kU8S8Quads:
       return of(llvm::Intrinsic::x86_avx512_vpdpbusd_128, llvm::Intrinsic::x86_avx512_vpdpbusd_256,
                 llvm::Intrinsic::x86_avx512_vpdpbusd_512);
+    case kir::Fragment::kS16Pairs:
+      return of(llvm::Intrinsic::x86_avx512_vpdpwssd_128, llvm::Intrinsic::x86_avx512_vpdpwssd_256,
+                llvm::Intrinsic::x86_avx512_vpdpwssd_512);
   }
   NIMBLE_UNREACHABLE();
 }
@@ -48,7 +51,7 @@ int widest_words(const kernels::TargetInfo& target) {
 // The widest sums that there is a way for; 0: only the expansion.
 int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
   if (target.has(std::string(row.feature))) return 512;
-  return row.id == kir::Fragment::kU8S8Quads ? widest_words(target) : 0;
+  return row.id == kir::Fragment::kBf16Pairs ? 0 : widest_words(target);
 }
 
 }  // namespace
@@ -108,7 +111,10 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                broadcast(c, factors, row.group * wide), broadcast(sum, lanes, wide), wide);
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
-  if (!target_.has(std::string(row.feature))) return dot_by_words(a, c, sum, bits);
+  if (!target_.has(std::string(row.feature)))
+    return row.id == kir::Fragment::kS16Pairs
+               ? b_.CreateAdd(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
+               : dot_by_words(a, c, sum, bits);
   const ID id = intrinsic_of(row.id, bits);
   // LLVM's versions differ in how they type the factors (words, or elements).
   const llvm::FunctionType* signature = llvm::Intrinsic::getType(context_, id);

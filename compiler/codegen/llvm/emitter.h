@@ -103,6 +103,8 @@ class Emitter {
 
   // emit_cast.cpp
   llvm::Value* cast(llvm::Value* v, DType from, DType to, int lanes);
+  llvm::Value* clipped_to_integer(llvm::Value* v, DType to, int lanes);
+  llvm::Value* f32_to_i32(llvm::Value* v, int lanes, bool rounds);
   llvm::Value* narrow_to_f32(llvm::Value* v, DType from, int lanes);
   llvm::Value* f32_to_narrow(llvm::Value* v, DType to, int lanes);
   llvm::Value* f16_to_f32_by_integers(llvm::Value* v, int lanes);

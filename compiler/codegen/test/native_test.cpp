@@ -176,6 +176,42 @@ TEST(Native, CastsBetweenAllTypes) {
   }
 }
 
+// What is clipped to a type's range, rounded ahead of it or not, converts by other instructions.
+TEST(Native, Quantisations) {
+  std::mt19937_64 random(16);
+  struct To {
+    DType type;
+    double low, high, zero;
+  };
+  for (const int lanes : {1, 2, 4, 8, 16, 32, 64}) {
+    Elementwise e({DType::kF32}, lanes);
+    for (const To& to : {To{DType::kU8, 0, 255, 0},
+                         {DType::kU8, 0, 255, 117},
+                         {DType::kU8, 0, 255, 300},
+                         {DType::kU8, 3, 200, 0},
+                         {DType::kU8, 3, 200, 9},
+                         {DType::kI8, -128, 127, 0},
+                         {DType::kI8, -128, 127, -7},
+                         {DType::kI8, -128, 127, 90},
+                         {DType::kI8, -100, -2, 5},
+                         {DType::kU16, 0, 65535, 1234},
+                         {DType::kI16, -32768, 32767, -300},
+                         {DType::kU8, -1, 255, 0},
+                         {DType::kI8, -128, 128, 2},
+                         {DType::kU8, 0.5, 254.5, 1}})
+      for (const int form : {0, 1, 2}) {
+        e.add([&to, form](const auto& v) {
+          ValueRef x = v[0];
+          if (form > 0) x = unary(UnaryOp::kRound, x);
+          if (form > 1) x = kir::build::add(x, f32(to.zero, x->lanes));
+          x = max(f32(to.low, x->lanes), x);
+          return cast(to.type, min(f32(to.high, x->lanes), x));
+        });
+      }
+    e.check(random);
+  }
+}
+
 TEST(Native, UnaryOperations) {
   std::mt19937_64 random(3);
   for (DType t : {DType::kF32, DType::kF64}) {

@@ -419,6 +419,8 @@ class Importer {
         throw Error(Status::kUnsupported, place, fmt::format("input {} is not a tensor", i + 1),
                     "export the model with tensors there");
     try {
+      if (op->moves)
+        if (auto made = moved_bytes(context, op->rule)) return *std::move(made);
       return op->rule(context);
     } catch (const Error& e) {
       if (e.place().starts_with(place)) throw;

@@ -18,6 +18,7 @@ struct Operator {
   Check check = nullptr;
   const char* domain = "";
   bool any_value = false;  // takes sequences and optional values, too
+  bool moves = false;      // gives elements of its first input, in other places, and no others
 };
 
 // Null if there is no rule for the operator.
@@ -41,6 +42,11 @@ Values recurrent_layer(NodeContext& c);
 // dequantised and their bytes make the faster way: f32. Nothing where that is not so.
 std::optional<Value> quantised_convolution(NodeContext& c);
 std::optional<Value> quantised_product(NodeContext& c, bool transpose_b);
+
+// What `rule` makes of the node where its first input was dequantised with one scale, and it gives
+// elements of that alone: it is asked with the bytes, and what it gives is dequantised. Nothing
+// where the input is another one.
+std::optional<Values> moved_bytes(NodeContext& c, Rule rule);
 
 // The families, each in its own file.
 std::span<const Operator> elementwise_operators();

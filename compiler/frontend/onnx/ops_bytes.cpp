@@ -9,8 +9,9 @@
 //
 // A convolution's padding is the value 0, so it is zx in x. Where that is not 0 the image is padded
 // ahead: then Σ (w - zw) is the same everywhere. Instructions take channels by fours, so an image
-// of other channels gets more of them, whose weights are 0. What has a zero point of its weights
-// after all is computed in floats that hold its sums.
+// of other channels gets more of them, in each of its groups, whose weights are 0; but where each
+// group is one channel and one filter, kernels take rows of taps by fours. What has a zero point of
+// its weights after all is computed in floats that hold its sums.
 //
 // A product or convolution of dequantised tensors (DequantizeLinear) is one of their bytes, scaled:
 //
@@ -228,6 +229,29 @@ Values dynamic_quantize_matmul(NodeContext& c) {
 
 constexpr int64_t kGroup = 4;  // channels that instructions take at a time
 
+// Zeros behind the channels of each group of an image, or behind those of weights, which are axis 1
+// of both; weights are one group.
+Value with_more_channels(NodeContext& c, const Value& x, int64_t groups, int64_t more) {
+  Arithmetic a(c.g);
+  Dims apart = x.dims(), merged = x.dims();
+  const Dim channels = c.g.simplify(ir::floordiv(apart[1], Dim(groups)));
+  const bool several = groups > 1;
+  if (several) {
+    apart[1] = channels;
+    apart.insert(apart.begin() + 1, Dim(groups));
+    merged[1] = Dim(groups) * (channels + Dim(more));
+  }
+  Dims none(apart.size(), 0), behind = none;
+  behind[several ? 2 : 1] = more;
+  const Value y = a.pad(several ? c.g.reshape(x, apart) : x, none, behind);
+  return several ? c.g.reshape(y, merged) : y;
+}
+
+// Whether each group is one channel and one filter, which kernels take as they are.
+bool is_depthwise(const Value& w, int64_t groups) {
+  return groups > 1 && w.dim(1).is_constant(1) && w.dim(0).is_constant(groups);
+}
+
 // The node's convolution of x less its zero point, which stands alone, with w, which has none, plus
 // a bias in i32; in i32.
 Value convolution_of_bytes(NodeContext& c, const Operand8& x, const Operand8& w,
@@ -235,11 +259,12 @@ Value convolution_of_bytes(NodeContext& c, const Operand8& x, const Operand8& w,
   Arithmetic a(c.g);
   Value image = x.x, weights = w.x;
   const auto channels = weights.dim(1).as_constant();
-  if (channels && *channels % kGroup != 0 && c.integer("group", 1) == 1) {
-    Dims none(static_cast<size_t>(image.rank()), 0), more = none;
-    more[1] = kGroup - *channels % kGroup;
-    image = a.pad(image, none, more);
-    weights = a.pad(weights, none, more);
+  const int64_t groups = c.integer("group", 1);
+  if (channels && *channels % kGroup != 0 && groups > 0 && !is_depthwise(weights, groups) &&
+      image.rank() >= 3 && image.dim(1).is_constant(*channels * groups)) {
+    const int64_t more = kGroup - *channels % kGroup;
+    image = with_more_channels(c, image, groups, more);
+    weights = with_more_channels(c, weights, 1, more);
   }
   if (x.zero) {
     const Value sums = a.sum(a.cast(w.x, DType::kI32), axes_between(1, w.x.rank()), false);
@@ -321,9 +346,7 @@ std::optional<Dequantised> dequantised_operands(NodeContext& c, int64_t axis) {
 std::optional<Value> quantised_convolution(NodeContext& c) {
   Arithmetic a(c.g);
   if (c.in(1).rank() < 3 || c.in(0).rank() != c.in(1).rank()) return std::nullopt;
-  // Channels in few groups of fours are fast; depthwise convolutions are no slower in f32.
-  const auto channels = c.in(1).dim(1).as_constant();
-  if (!channels || (c.integer("group", 1) != 1 && *channels % kGroup != 0)) return std::nullopt;
+  if (!c.in(1).dim(1).as_constant()) return std::nullopt;
   const auto of = dequantised_operands(c, 0);
   if (!of) return std::nullopt;
   const Operand8 image = operand8(c, of->x.values, of->x.zero, 1, DType::kU8);

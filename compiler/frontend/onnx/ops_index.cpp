@@ -261,8 +261,8 @@ std::span<const Operator> index_operators() {
       {"ReverseSequence", reverse_sequence},
       {"CumSum", scan_sum},
       {"CumProd", scan_sum},
-      {"DepthToSpace", depth_to_space},
-      {"SpaceToDepth", space_to_depth},
+      {"DepthToSpace", depth_to_space, nullptr, "", false, true},
+      {"SpaceToDepth", space_to_depth, nullptr, "", false, true},
       {"CenterCropPad", center_crop_pad},
   };
   return kRows;

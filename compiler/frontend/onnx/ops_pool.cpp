@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/frontend/onnx/ops_window.h"
+#include "compiler/frontend/onnx/quantised.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -116,11 +117,12 @@ class Pool {
 };
 
 // The IR's pooling over two axes, where it serves.
-std::optional<Value> plain_pool(NodeContext& c, const Window& w, const char* op) {
+std::optional<Value> plain_pool(NodeContext& c, const Value& x, const Window& w, const char* op) {
   Arithmetic a(c.g);
-  const Value& x = c.in(0);
   const auto pads = w.constant_pads();
-  if (!pads || w.axes() > 2 || (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)) return {};
+  const bool of_bytes = is_byte(x.dtype()) && std::string(op) == "max_pool2d";
+  if (!pads || w.axes() > 2 || (x.dtype() != DType::kF32 && x.dtype() != DType::kF64 && !of_bytes))
+    return {};
   for (size_t i = 0; i < w.axes(); ++i)  // a window of padding alone has no maximum
     if ((*pads)[i] >= w.kernel[i] || (*pads)[i + w.axes()] >= w.kernel[i] || w.dilations[i] != 1)
       return {};
@@ -143,8 +145,13 @@ std::optional<Value> plain_pool(NodeContext& c, const Window& w, const char* op)
 Values max_pool(NodeContext& c) {
   Arithmetic a(c.g);
   const Window w = window_of(c, c.in(0), c.integers("kernel_shape"));
-  if (!c.wants(1))
-    if (auto y = plain_pool(c, w, "max_pool2d")) return {*y};
+  if (!c.wants(1)) {
+    // Of dequantised numbers the largest is that of the largest byte.
+    if (const auto q = c.g.quantised(c.in(0)); q && is_scaled_alike(*q, *q))
+      if (const auto y = plain_pool(c, q->values, w, "max_pool2d"))
+        return {dequantised(c, {*y, q->scale, q->zero, 0})};
+    if (auto y = plain_pool(c, c.in(0), w, "max_pool2d")) return {*y};
+  }
   Pool pool(c, w);
   const Value all = pool.windows(c.in(0), lowest(c.in(0).dtype()));
   const Value y = a.reduce("reduce_max", all, {all.rank() - 1}, false);
@@ -157,7 +164,7 @@ Values average_pool(NodeContext& c) {
   Arithmetic a(c.g);
   const Window w = window_of(c, c.in(0), c.integers("kernel_shape"));
   const bool with_padding = c.integer("count_include_pad", 0) != 0;
-  if (auto y = plain_pool(c, w, "avg_pool2d")) return {*y};
+  if (auto y = plain_pool(c, c.in(0), w, "avg_pool2d")) return {*y};
   Pool pool(c, w);
   const Value all = pool.windows(a.widened(c.in(0)), 0);
   const Value sum = a.sum(all, {all.rank() - 1}, false);

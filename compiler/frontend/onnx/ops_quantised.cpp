@@ -67,6 +67,50 @@ DynamicallyQuantised quantised_by_range(NodeContext& c, const Value& x) {
   return {saturated(c, a.div(x, scale), zero, DType::kU8), scale, zero};
 }
 
+Value dequantised(NodeContext& c, const GraphBuilder::Quantised& q) {
+  Arithmetic a(c.g);
+  Value y = a.cast(q.values, DType::kI32);
+  if (q.zero) y = a.sub(y, a.cast(spread(c, *q.zero, q.values, q.axis, 0), DType::kI32));
+  const Value scale = a.cast(spread(c, q.scale, q.values, q.axis, 0), DType::kF32);
+  const Value real = a.mul(a.cast(y, DType::kF32), scale);
+  c.g.note_quantised(real, q);
+  return real;
+}
+
+bool is_scaled_alike(const GraphBuilder::Quantised& a, const GraphBuilder::Quantised& b) {
+  const auto one = [](const Value& v) -> std::optional<double> {
+    if (!v.is_constant() || v.atom.constant->elements() != 1) return std::nullopt;
+    return v.atom.constant->value(0);
+  };
+  // 255 steps stay finite.
+  constexpr double kLargest = 1e30;
+  const auto scale = one(a.scale);
+  if (!scale || !(*scale > 0) || *scale > kLargest || one(b.scale) != scale ||
+      a.scale.dtype() != b.scale.dtype() || a.values.dtype() != b.values.dtype())
+    return false;
+  const auto zero = [&](const GraphBuilder::Quantised& q) { return q.zero ? one(*q.zero) : 0.0; };
+  return zero(a) && zero(a) == zero(b);
+}
+
+std::optional<Values> moved_bytes(NodeContext& c, Rule rule) {
+  auto from = c.has(0) ? c.g.quantised(c.in(0)) : std::nullopt;
+  const auto alone = [](const Value& v) {
+    return ir::element_count(v.type).is_constant(1) && v.rank() < 2;
+  };
+  if (!from || !alone(from->scale) || (from->zero && !alone(*from->zero))) return std::nullopt;
+  std::vector<std::optional<Value>> inputs = c.inputs;
+  inputs[0] = from->values;
+  NodeContext of_bytes{c.node, c.opset, c.g,     c.module,   c.external,
+                       c.file, inputs,  c.place, c.subgraphs};
+  Values out = rule(of_bytes);
+  for (Value& v : out)
+    if (v.type->kind == ir::TypeKind::kTensor && v.dtype() == from->values.dtype())
+      v = dequantised(c,
+                      {v, c.g.reshape(from->scale, {}),
+                       from->zero ? std::optional(c.g.reshape(*from->zero, {})) : std::nullopt, 0});
+  return out;
+}
+
 namespace {
 
 Values quantize(NodeContext& c) {
@@ -78,6 +122,13 @@ Values quantize(NodeContext& c) {
   else if (int64_t given = c.integer("output_dtype", 0))
     to = dtype_of(given, c.place);
   require_integers(c, to);
+  // Of what bytes stand for at the same scale, these: a quotient is off by two roundings at most,
+  // which is far from the middle of two integers.
+  if (const auto q = c.g.quantised(x); q && q->values.dtype() == to && !c.integer("precision", 0)) {
+    GraphBuilder::Quantised wanted{q->values, c.in(1), std::nullopt, 0};
+    if (c.has(2)) wanted.zero = c.in(2);
+    if (is_scaled_alike(*q, wanted)) return {q->values};
+  }
   const int64_t axis = x.rank() ? c.axis(c.integer("axis", 1), std::max<int64_t>(x.rank(), 2)) : 0;
   const int64_t block = c.integer("block_size", 0);
   // The quotient is rounded to the type of its operands, or to `precision`.
@@ -100,17 +151,13 @@ Values dequantize(NodeContext& c) {
   const int64_t block = c.integer("block_size", 0);
   DType to = c.in(1).dtype();
   if (int64_t given = c.integer("output_dtype", 0)) to = dtype_of(given, c.place);
+  if (block == 0 && is_byte(x.dtype()) && to == DType::kF32 && c.in(1).dtype() == to &&
+      (!c.has(2) || c.in(2).dtype() == x.dtype()))
+    return {dequantised(c, {x, c.in(1), c.has(2) ? std::optional(c.in(2)) : std::nullopt, axis})};
   Value y = a.cast(x, DType::kI32);
   if (c.has(2)) y = a.sub(y, a.cast(spread(c, c.in(2), x, axis, block), DType::kI32));
   const Value scale = a.cast(spread(c, c.in(1), x, axis, block), DType::kF32);
-  const Value real = a.cast(a.mul(a.cast(y, DType::kF32), scale), to);
-  if (block == 0 && is_byte(x.dtype()) && to == DType::kF32 && c.in(1).dtype() == to &&
-      (!c.has(2) || c.in(2).dtype() == x.dtype())) {
-    std::optional<Value> zero;
-    if (c.has(2)) zero = c.in(2);
-    c.g.note_quantised(real, {x, c.in(1), zero, axis});
-  }
-  return {real};
+  return {a.cast(a.mul(a.cast(y, DType::kF32), scale), to)};
 }
 
 Values dynamic_quantize(NodeContext& c) {

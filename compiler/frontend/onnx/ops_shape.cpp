@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/onnx/arithmetic.h"
 #include "compiler/frontend/onnx/operators.h"
+#include "compiler/frontend/onnx/quantised.h"
 #include "compiler/frontend/onnx/run_axes.h"
 #include "compiler/ir/axes.h"
 #include "vm/base/checked.h"
@@ -257,7 +258,19 @@ Values concat(NodeContext& c) {
   for (size_t i = 0; i < c.count(); ++i) parts.push_back(c.in(i));
   if (parts.empty()) c.fail("Concat has no inputs");
   if (parts.size() == 1) return parts;
-  return {c.g.call("concat", parts, {{"axis", c.integer("axis", c.opset < 4 ? 1 : 0)}})};
+  const ir::Attrs attrs = {{"axis", c.integer("axis", c.opset < 4 ? 1 : 0)}};
+  // Bytes of one scale stay bytes.
+  if (auto first = c.g.quantised(parts[0])) {
+    Values bytes;
+    for (const Value& v : parts)
+      if (const auto q = c.g.quantised(v); q && is_scaled_alike(*first, *q))
+        bytes.push_back(q->values);
+    if (bytes.size() == parts.size()) {
+      first->values = c.g.call("concat", bytes, attrs);
+      return {dequantised(c, *first)};
+    }
+  }
+  return {c.g.call("concat", parts, attrs)};
 }
 
 Values split(NodeContext& c) {
@@ -432,18 +445,18 @@ std::span<const Operator> shape_operators() {
       {"Shape", shape},
       {"Size", size},
       {"Range", range},
-      {"Reshape", reshape},
-      {"Flatten", flatten},
-      {"Squeeze", squeeze},
-      {"Unsqueeze", unsqueeze},
+      {"Reshape", reshape, nullptr, "", false, true},
+      {"Flatten", flatten, nullptr, "", false, true},
+      {"Squeeze", squeeze, nullptr, "", false, true},
+      {"Unsqueeze", unsqueeze, nullptr, "", false, true},
       {"Transpose", transpose},
       {"Concat", concat},
-      {"Split", split},
-      {"Slice", slice},
-      {"Expand", expand},
-      {"Tile", tile},
+      {"Split", split, nullptr, "", false, true},
+      {"Slice", slice, nullptr, "", false, true},
+      {"Expand", expand, nullptr, "", false, true},
+      {"Tile", tile, nullptr, "", false, true},
       {"Pad", pad},
-      {"Gather", gather},
+      {"Gather", gather, nullptr, "", false, true},
       {"GatherElements", gather_elements},
   };
   return kRows;

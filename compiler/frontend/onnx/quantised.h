@@ -20,6 +20,13 @@ Value saturated(NodeContext& c, const Value& x, const std::optional<Value>& zero
 // Error(kUnsupported) unless `t` is an integer of 8 or 16 bits.
 void require_integers(NodeContext& c, DType t);
 
+// What bytes and their scale stand for, which is noted.
+Value dequantised(NodeContext& c, const GraphBuilder::Quantised& q);
+
+// Whether two tensors have the same type, and the same constant scale, a positive number, and zero
+// point: then equal numbers are equal bytes, and larger ones larger.
+bool is_scaled_alike(const GraphBuilder::Quantised& a, const GraphBuilder::Quantised& b);
+
 // x in u8, with one scale and zero point from the range of its values, 0 included.
 struct DynamicallyQuantised {
   Value values, scale, zero;

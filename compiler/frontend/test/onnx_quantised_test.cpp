@@ -2,6 +2,7 @@
 // (record_quantised.py).
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "compiler/frontend/test/onnx_writer.h"
 #include "compiler/frontend/test/support.h"
@@ -97,16 +98,59 @@ Products products_of(const std::string& name) {
 }
 
 TEST(OnnxQuantisedProducts, TakeBytesWhereTheyCan) {
-  for (const char* name : {"qlinear_conv", "qlinear_conv_photograph", "qlinear_conv_signed_groups",
-                           "qlinear_conv_pixels", "conv_integer", "qdq_matmul", "qdq_matmul_signed",
-                           "qdq_matmul_transposed", "qdq_matmul_fake", "qdq_gemm", "dynamic_export",
-                           "dynamic_quantize_matmul", "dynamic_convolution"})
+  for (const char* name : {"qlinear_conv",
+                           "qlinear_conv_photograph",
+                           "qlinear_conv_signed_groups",
+                           "qlinear_conv_pixels",
+                           "qlinear_conv_depthwise_bytes",
+                           "qlinear_conv_depthwise_signed",
+                           "qlinear_conv_pairs",
+                           "qlinear_conv_multiplied",
+                           "qdq_depthwise",
+                           "qdq_depthwise_padded",
+                           "qdq_depthwise_signed",
+                           "qdq_residual",
+                           "conv_integer",
+                           "qdq_matmul",
+                           "qdq_matmul_signed",
+                           "qdq_matmul_transposed",
+                           "qdq_matmul_fake",
+                           "qdq_gemm",
+                           "dynamic_export",
+                           "dynamic_quantize_matmul",
+                           "dynamic_convolution"})
     EXPECT_EQ(products_of(name), (Products{1, 0})) << name;
-  for (const char* name : {"qdq_convolutions", "qdq_convolutions_signed"})
+  for (const char* name : {"qdq_convolutions", "qdq_convolutions_signed", "qdq_joined"})
     EXPECT_EQ(products_of(name), (Products{2, 0})) << name;
   // Weights about a zero point that does not leave them bytes.
-  for (const char* name : {"qlinear_conv_off_centre", "conv_integer_off_centre"})
+  for (const char* name :
+       {"qlinear_conv_off_centre", "qlinear_conv_depthwise", "conv_integer_off_centre"})
     EXPECT_EQ(products_of(name), (Products{0, 1})) << name;
+}
+
+// Where dequantised elements are only moved, or the largest is taken, and the result is quantised
+// at the same scale, bytes are all that is left.
+TEST(OnnxQuantisedProducts, MovesTakeBytes) {
+  for (const char* name : {"qdq_moves", "qdq_moves_signed"}) {
+    const ir::Module m = import_model(data_path(std::string("quantised/") + name + ".onnx"));
+    const ir::Block& body = *m.find("main")->body;
+    std::set<const ir::Var*> read = {body.result.var.get()};
+    int quantised = 0, pooled = 0;
+    for (auto it = body.bindings.rbegin(); it != body.bindings.rend(); ++it) {
+      const ir::Binding& b = *it;
+      if (!read.contains(b.var.get())) continue;
+      for (const ir::Atom& a : b.value->args)
+        if (a.is_var()) read.insert(a.var.get());
+      quantised += b.value->op == "div";
+      pooled += b.value->op == "max_pool2d";
+      if (b.value->op == "max_pool2d" || b.value->op == "concat" || b.value->op == "slice" ||
+          b.value->op == "transpose") {
+        EXPECT_EQ(size_of(b.var->type->dtype), 1U) << b.value->op;
+      }
+    }
+    EXPECT_EQ(quantised, 1) << name << ": the input alone";
+    EXPECT_EQ(pooled, 1) << name;
+  }
 }
 
 // A product of dequantised tensors that are no bytes with one scale and constant weights stays in

@@ -109,6 +109,67 @@ def qdq_convolutions(kind, zeros, relu):
     return m
 
 
+def qdq_depthwise(kind, channels, zeros, **window):
+    """A depthwise convolution between QuantizeLinear and DequantizeLinear."""
+    m = Model(7)
+    m.inputs["x"] = (np.float32, ["b", channels, "h", "w"])
+    x = m.dequantise(m.quantise("x", "q", 0.02, kind(zeros[0])), "a")
+    m.constants |= {"w": m.bytes(np.int8, channels, 1, *window["kernel_shape"]),
+                    "b": m.floats(channels)}
+    w = m.dequantise("w", "d", m.scales(channels), np.zeros(channels, np.int8), 0)
+    m.quantise(m.add("Conv", f"{x},{w},b", "c", group=channels, **window), "y", 0.1,
+               kind(zeros[1]))
+    return m
+
+
+def qdq_residual():
+    """The sum of a convolution's result and what it was made of."""
+    m = Model(8)
+    m.inputs["x"] = (np.float32, ["b", 16, "h", "w"])
+    q = m.quantise("x", "q", 0.0213, np.uint8(120))
+    x = m.dequantise(q, "a")
+    m.constants |= {"w": m.bytes(np.int8, 16, 16, 1, 1), "b": m.floats(16)}
+    w = m.dequantise("w", "d", m.scales(16) * 0.3, np.zeros(16, np.int8), 0)
+    c = m.dequantise(m.quantise(m.add("Conv", f"{x},{w},b", "c"), "cq", 0.0497, np.uint8(131)), "e")
+    m.quantise(m.add("Relu", m.add("Add", f"{x},{c}", "s"), "r"), "y", 0.0391, np.uint8(0))
+    return m
+
+
+def qdq_moves(kind, zero):
+    """What gives elements of dequantised tensors in other places: all of one scale."""
+    m = Model(9)
+    m.inputs["x"] = (np.float32, ["b", 6, "h", "w"])
+
+    def again(value, name):
+        m.constants |= {name + "s": np.float32(0.02), name + "z": kind(zero)}
+        return m.dequantise(m.quantise(value, name, 0.02, kind(zero)), name + "d")
+    x = again("x", "q")
+    p = again(m.add("MaxPool", x, "p", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), "pq")
+    c = again(m.add("Concat", f"{x},{p}", "c", axis=1), "cq")
+    m.constants |= {"first": np.array([1]), "last": np.array([11]), "axes": np.array([1])}
+    t = again(m.add("Slice", f"{c},first,last,axes", "t"), "tq")
+    u = again(m.add("Transpose", t, "u", perm=[0, 2, 3, 1]), "uq")
+    m.quantise(m.add("Flatten", u, "f", axis=2), "y", 0.02, kind(zero))
+    return m
+
+
+def qdq_joined():
+    """Branches of other scales side by side, an activation, and the mean of an image."""
+    m = Model(10)
+    m.inputs["x"] = (np.float32, ["b", 8, "h", "w"])
+    x = m.dequantise(m.quantise("x", "q", 0.02, np.uint8(128)), "a")
+    parts = []
+    for i, scale in enumerate((0.03, 0.05)):
+        m.constants |= {f"w{i}": m.bytes(np.int8, 5, 8, 1, 1)}
+        w = m.dequantise(f"w{i}", f"d{i}", m.scales(5) * 0.3, np.zeros(5, np.int8), 0)
+        c = m.quantise(m.add("Conv", f"{x},{w}", f"c{i}"), f"cq{i}", scale, np.uint8(120 + i))
+        parts.append(m.dequantise(c, f"e{i}"))
+    j = m.dequantise(m.quantise(m.add("Concat", ",".join(parts), "j", axis=1), "jq", 0.05,
+                                np.uint8(125)), "je")
+    m.quantise(m.add("HardSwish", j, "h"), "y", 0.03, np.uint8(10))
+    return m
+
+
 def qdq_product(form, kind, zero):
     m = Model(4)
     m.inputs["x"] = (np.float32, ["m", 70] if form == "gemm" else ["b", "m", 70])
@@ -193,6 +254,26 @@ MODELS = {
         conv_integer(7, 100, 4, 9, kernel_shape=[2, 3], strides=[1, 2]), IMAGES[:2]),
     "qdq_convolutions": (qdq_convolutions(np.uint8, (110, 0, 128), True), IMAGES),
     "qdq_convolutions_signed": (qdq_convolutions(np.int8, (-20, 4, 0), False), IMAGES),
+    "qlinear_conv_depthwise_bytes": (
+        qlinear_conv(np.uint8, np.int8, 121, 0, 40, 40, groups=40, strides=[2, 1], **PAD), IMAGES),
+    "qlinear_conv_depthwise_signed": (
+        qlinear_conv(np.int8, np.int8, -7, 0, 3, 3, groups=3, dilations=[2, 1],
+                     kernel_shape=[3, 5], pads=[3, 2, 2, 4]), IMAGES),
+    "qlinear_conv_pairs": (
+        qlinear_conv(np.uint8, np.int8, 131, 0, 12, 18, groups=6, **PAD), IMAGES),
+    "qlinear_conv_multiplied": (
+        qlinear_conv(np.uint8, np.int8, 0, 0, 5, 15, groups=5, strides=[1, 2], **PAD), IMAGES),
+    "qdq_depthwise": (
+        qdq_depthwise(np.uint8, 24, (0, 115), **PAD), IMAGES),
+    "qdq_depthwise_padded": (
+        qdq_depthwise(np.uint8, 58, (117, 0), strides=[2, 2], kernel_shape=[5, 5],
+                      pads=[2, 2, 2, 2]), IMAGES),
+    "qdq_depthwise_signed": (
+        qdq_depthwise(np.int8, 33, (-20, 11), **PAD), IMAGES),
+    "qdq_residual": (qdq_residual(), IMAGES),
+    "qdq_moves": (qdq_moves(np.uint8, 117), IMAGES),
+    "qdq_moves_signed": (qdq_moves(np.int8, -5), IMAGES),
+    "qdq_joined": (qdq_joined(), IMAGES),
     "qdq_matmul": (qdq_product("matmul", np.uint8, 128), MATRICES),
     "qdq_matmul_signed": (qdq_product("matmul", np.int8, 5), MATRICES),
     "qdq_matmul_transposed": (qdq_product("transposed", np.uint8, 100), MATRICES),

@@ -34,6 +34,17 @@ constexpr int64_t kPixels = 16;         // of an item
 constexpr int kOtherRegisters = 4;      // beside the columns': an element on its way, the divisor
 constexpr int kTogether[] = {4, 2, 1};  // neighbouring pixels, if registers suffice
 
+// Lanes of a vector. Of bytes as many as it holds, where they fill all channels: parts of vectors
+// of bytes are dear on most machines.
+int pool_lanes(const Workload& w, const TargetInfo& t) {
+  const ir::Type& type = w.group->result_type;
+  const auto channels = type->dims[3].as_constant();
+  int lanes = group_lanes(*w.group, t);
+  if (size_of(type->dtype) != 1 || !channels || *channels == 0) return lanes;
+  while (2 * lanes <= t.vector_bits / 8 && *channels % (2 * lanes) == 0) lanes *= 2;
+  return lanes;
+}
+
 class PoolNhwcLowering {
  public:
   PoolNhwcLowering(const Workload& w, const Config& c, const TargetInfo& t)
@@ -45,7 +56,7 @@ class PoolNhwcLowering {
         in_(ir::type_of(call_.args[0])->dims),
         out_(frame_.anchor->var->type->dims),
         type_(frame_.anchor->var->type->dtype),
-        lanes_(group_lanes(*w.group, t)),
+        lanes_(pool_lanes(w, t)),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         average_(call_.op == "avg_pool2d"),
         with_padding_(average_ && ir::attr<bool>(call_.attrs, "count_include_pad")) {
@@ -298,7 +309,7 @@ bool Pool2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetI
 
 Config Pool2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto channels = w.group->result_type->dims[3].as_constant();
-  const int64_t vectors = channels ? *channels / group_lanes(*w.group, t) : 4;
+  const int64_t vectors = channels ? *channels / pool_lanes(w, t) : 4;
   return {{"unroll", vectors >= 4 ? int64_t{4} : vectors >= 2 ? int64_t{2} : int64_t{1}}};
 }
 

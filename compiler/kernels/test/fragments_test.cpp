@@ -44,6 +44,14 @@ int32_t u8s8_quads(const DotCase& c, size_t i) {
   return static_cast<int32_t>(t);
 }
 
+int32_t s16_pairs(const DotCase& c, size_t i) {
+  auto t = element_at<uint32_t>(c.sum, i);
+  for (size_t element = 0; element < 2; ++element)
+    t += static_cast<uint32_t>(element_at<int16_t>(c.a, 2 * i + element) *
+                               element_at<int16_t>(c.b, 2 * i + element));
+  return static_cast<int32_t>(t);
+}
+
 void run(const Function& f, DotCase& c, int64_t n, bool fused = true) {
   ASSERT_EQ(verify(f), "");
   ASSERT_EQ(Interpreter(f, {.fused = fused}).run(c.arguments(), {{n}}), 0);
@@ -76,6 +84,9 @@ TEST(Fragments, OfBf16FollowTheirRow) {
 }
 TEST(Fragments, OfBytesFollowTheirRow) {
   expect_the_row(Fragment::kU8S8Quads, u8s8_quads);
+}
+TEST(Fragments, OfWordsFollowTheirRow) {
+  expect_the_row(Fragment::kS16Pairs, s16_pairs);
 }
 
 // What the row fixes where formulas agree: which element comes first, and that zeros keep signs.

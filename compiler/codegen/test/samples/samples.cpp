@@ -107,6 +107,17 @@ Function fill() {
                  loop(LoopKind::kSerial, "j", 0, n, store(z, j, load(x, j)))});
 }
 
+// y = saturate(round(x) + 117).
+Function quantised() {
+  KernelBuilder b("quantised");
+  const Dim n = b.symbol("n"), j = Dim::symbol("j");
+  auto x = b.in("x", DType::kF32, n * 16);
+  auto y = b.out("y", DType::kU8, n * 16);
+  const ValueRef sum = add(unary(UnaryOp::kRound, load(x, j * 16, 16)), f32(117, 16));
+  const ValueRef clipped = min(f32(255, 16), max(f32(0, 16), sum));
+  return b.body({loop(LoopKind::kSerial, "j", 0, n, store(y, j * 16, cast(DType::kU8, clipped)))});
+}
+
 const std::map<std::string, std::function<Function()>> kSamples = {
     {"tile-8x3x16", [] { return tile(8, 3, 16); }},
     {"tile-6x2x8", [] { return tile(6, 2, 8); }},
@@ -116,6 +127,7 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"mac", [] { return masked([](ValueRef x) { return add(mul(x, x), x); }); }},
     {"exp", [] { return masked([](ValueRef x) { return math::exp(x); }); }},
     {"fill", fill},
+    {"quantised", quantised},
     {"dots-bf16", [] { return dots(Fragment::kBf16Pairs, 8, 3, 16); }},
     {"dots-u8s8", [] { return dots(Fragment::kU8S8Quads, 8, 3, 16); }},
     {"tiles-bf16", [] { return matrix_registers(TileFragment::kBf16Tiles); }},

@@ -1,0 +1,255 @@
+// The template of depthwise convolutions of bytes against the reference interpreter, on every level
+// that multiplies otherwise. Sums are exact.
+#include <functional>
+#include <memory>
+
+#include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/operator_rows.h"
+#include "compiler/kernels/test/reference_harness.h"
+#include "compiler/kernels/test/template_harness.h"
+
+namespace nimble::kernels::testing {
+namespace {
+
+struct Filter {
+  int64_t channels, kh, kw, sh, sw, top, left, bottom, right, dh, dw;
+
+  bool fits(int64_t h, int64_t w) const {
+    return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;
+  }
+  std::string str() const { return fmt::format("{}x{}/{} of {} channels", kh, kw, sh, channels); }
+};
+
+Sizes sizes_of(const Filter& f) {
+  Sizes all;
+  for (const auto& s : Sizes{{1, 7, 7},
+                             {2, 9, 31},
+                             {1, 12, 18},
+                             {0, 8, 8},
+                             {1, 3, 43},
+                             {1, 1, 29},
+                             {1, 5, 1},
+                             {1, 0, 9},
+                             {1, 9, 0},
+                             {1, 4, 2},
+                             {3, 2, 15},
+                             {1, 6, 14}})
+    if (f.fits(s[1], s[2])) all.push_back(s);
+  return all;
+}
+
+constexpr const char* kRelu = "let %r = relu(%y);";
+
+// `behind`: statements that make %r of %y; `more`: parameters; `image`: its extents but channels.
+Case convolution(const Filter& f, const std::string& behind = kRelu, const std::string& more = "",
+                 const std::string& image = "b, h, w") {
+  Case c;
+  c.text = fmt::format(
+      "fn @f(%x: Tensor[({13}, {0}), u8], %w: Tensor[({1}, {2}, 1, {0}), i8], "
+      "%c: Tensor[({0}), i32]{3}) {{ let %y = conv2d(%x, %w, %c) {{strides = [{4}, {5}], "
+      "pads = [{6}, {7}, {8}, {9}], dilations = [{10}, {11}], groups = {0}, out = i32, "
+      "skip_padding = true, layout = \"nhwc\"}}; {12} %r }}",
+      f.channels, f.kh, f.kw, more, f.sh, f.sw, f.top, f.left, f.bottom, f.right, f.dh, f.dw,
+      behind, image);
+  c.served_by = "depthwise_bytes";
+  c.oracle = by_reference(c.text);
+  c.sizes = sizes_of(f);
+  c.tolerance = 0;
+  c.low = -127, c.high = 127;
+  c.configurations = 10;
+  return c;
+}
+
+class DepthwiseBytes : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
+    target_ = target_by_name(GetParam());
+    mode().targets = {target_};
+    mode().run = [this](const kir::Function& f, auto buffers, auto symbols, int threads) {
+      if (f.body != body_) {
+        run_ = harness_mode().prepare(f, target_);
+        body_ = f.body;
+      }
+      return run_(buffers, symbols, threads);
+    };
+  }
+  void TearDown() override { mode() = mode_; }
+
+  TargetInfo target_;
+
+ private:
+  const Mode mode_ = mode();
+  Execute run_;
+  std::shared_ptr<const kir::Stmt> body_;
+};
+
+TEST_P(DepthwiseBytes, WindowsStridesPaddingDilation) {
+  for (const Filter& f : {Filter{24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                          {58, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
+                          {40, 5, 5, 2, 2, 2, 2, 2, 2, 1, 1},
+                          {3, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2},
+                          {1, 3, 3, 1, 2, 0, 2, 1, 0, 1, 1},
+                          {160, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                          {16, 2, 3, 1, 1, 0, 0, 0, 0, 1, 1},
+                          {33, 7, 2, 3, 1, 3, 0, 2, 1, 1, 3},
+                          {32, 1, 1, 2, 2, 0, 0, 0, 0, 1, 1},
+                          {20, 1, 9, 1, 1, 0, 4, 0, 4, 1, 1},
+                          {20, 9, 1, 1, 2, 8, 0, 0, 0, 1, 1},
+                          {8, 2, 2, 1, 1, 2, 1, 1, 0, 1, 1}}) {
+    SCOPED_TRACE(f.str());
+    check(convolution(f));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Code for each column would be too much.
+TEST_P(DepthwiseBytes, LongFilters) {
+  for (const Filter& f : {Filter{24, 5, 33, 1, 1, 2, 16, 2, 16, 1, 1},
+                          {17, 1, 61, 1, 2, 0, 60, 0, 1, 1, 1},
+                          {16, 6, 29, 2, 1, 5, 28, 5, 28, 1, 2}}) {
+    SCOPED_TRACE(f.str());
+    Case c = convolution(f);
+    c.configurations = 3;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The largest products of either sign, all of a filter's.
+TEST_P(DepthwiseBytes, Extremes) {
+  Case c = convolution({19, 5, 5, 1, 1, 2, 2, 2, 2, 1, 1});
+  c.sizes = {{1, 6, 9}};
+  c.configurations = 1;
+  for (const auto& [low, high] : {std::pair(-128.0, -128.0), std::pair(127.0, 127.0)}) {
+    c.low = low, c.high = high;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(DepthwiseBytes, QuantisedResults) {
+  const std::string quantise =
+      "let %f = cast(%y) {{dtype = f32}}; let %m = mul(%f, 0.015625f32); let %n = round(%m); "
+      "let %z = add(%n, {0}f32); let %k = clip(%z) {{min = {1}, max = {2}}}; "
+      "let %r = cast(%k) {{dtype = {3}}};";
+  for (const std::string& behind :
+       {fmt::format(fmt::runtime(quantise), 0, "0.0", "255.0", "u8"),
+        fmt::format(fmt::runtime(quantise), 113, "0.0", "255.0", "u8"),
+        fmt::format(fmt::runtime(quantise), -7, "-128.0", "127.0", "i8"),
+        fmt::format(fmt::runtime(quantise), 100, "3.0", "200.0", "u8")}) {
+    SCOPED_TRACE(behind);
+    Case c = convolution({40, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, behind);
+    c.configurations = 3;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(DepthwiseBytes, ResidualsOfBytes) {
+  Case c = convolution({24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                       "let %f = cast(%y) {dtype = f32}; let %m = mul(%f, 0.5f32); "
+                       "let %v = cast(%s) {dtype = f32}; let %r = add(%m, %v);",
+                       ", %s: Tensor[(b, h, w, 24), u8]");
+  check(c);
+}
+
+TEST_P(DepthwiseBytes, KnownExtents) {
+  for (const int64_t extent : {7, 14, 28}) {
+    Case c = convolution({32, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, kRelu, "",
+                         fmt::format("1, {0}, {0}", extent));
+    c.sizes = {{}};
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// ---------------------------------------------------------------- faults that tests must see
+
+using Change = std::function<void(kir::Stmt&)>;
+kir::StmtRef changed(const kir::StmtRef& s, const Change& change) {
+  auto copy = std::make_shared<kir::Stmt>(*s);
+  change(*copy);
+  for (kir::StmtRef& inner : copy->body) inner = changed(inner, change);
+  return copy;
+}
+kir::ValueRef changed(const kir::ValueRef& v, const std::function<void(kir::Value&)>& change) {
+  auto copy = std::make_shared<kir::Value>(*v);
+  change(*copy);
+  for (kir::ValueRef& inner : copy->operands) inner = changed(inner, change);
+  return copy;
+}
+
+// Whether the default kernel of 3 x 3 taps still computes what it should after a change.
+bool is_right_after(const TargetInfo& target, const Change& change, int* changes) {
+  const Case c = convolution({24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1});
+  const Workload w = workload_of(c.text);
+  const Template* t = template_for(w, target);
+  Lowered lowered = t->lower(w, t->default_config(w, target), target, "k");
+  kir::Function f = lowered.functions.at(0);
+  f.body = changed(f.body, change);
+  EXPECT_GT(*changes, 0);
+  const std::vector<int64_t> symbols = {1, 9, 11};
+  std::mt19937 random(5);
+  Arrays in, out(1);
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{1, 9, 11, 24}, {3, 3, 1, 24}, {24}}) {
+    Array a{shape, {}};
+    for (int64_t i = 0; i < a.size(); ++i) a.v.push_back(static_cast<double>(random() % 100 + 1));
+    in.push_back(std::move(a));
+  }
+  out[0].shape = {1, 9, 11, 24};
+  out[0].v.assign(static_cast<size_t>(out[0].size()), 0);
+  Arrays expected = out;
+  c.oracle(in, expected);
+  std::vector<std::vector<std::byte>> bytes(4);
+  const DType types[] = {DType::kU8, DType::kI8, DType::kI32, DType::kI32};
+  for (size_t i = 0; i < 4; ++i) to_bytes(i < 3 ? in[i] : out[0], types[i], bytes[i]);
+  std::vector<std::span<std::byte>> buffers(bytes.begin(), bytes.end());
+  EXPECT_EQ(kir::Interpreter(f).run(buffers, symbols, 2), 0);
+  from_bytes(bytes[3], DType::kI32, out[0]);
+  return out[0].v == expected[0].v;
+}
+
+TEST_P(DepthwiseBytes, AMissingTapIsSeen) {
+  int changes = 0;
+  EXPECT_TRUE(is_right_after(
+      target_, [&](kir::Stmt&) { ++changes; }, &changes));
+  // The first column of the image is left out at the border.
+  changes = 0;
+  EXPECT_FALSE(is_right_after(
+      target_,
+      [&](kir::Stmt& s) {
+        if (s.kind != kir::StmtKind::kIf || s.condition.terms.size() != 2) return;
+        kir::Condition::Term& first = s.condition.terms[0];
+        if (!first.a.is_constant(0) || first.op != kir::Condition::Op::kLe) return;
+        first.a = kir::Dim(1);
+        ++changes;
+      },
+      &changes));
+  // Its last row is.
+  changes = 0;
+  EXPECT_FALSE(is_right_after(
+      target_,
+      [&](kir::Stmt& s) {
+        if (s.kind != kir::StmtKind::kLet || !s.var.starts_with("keep")) return;
+        s.value = changed(s.value, [&](kir::Value& v) {
+          if (v.kind != kir::ValueKind::kCompare || v.compare != kir::CompareOp::kLt) return;
+          v.operands[1] = kir::build::sub(v.operands[1], kir::build::integer(DType::kI64, 1));
+          ++changes;
+        });
+      },
+      &changes));
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, DepthwiseBytes,
+                         ::testing::Values("portable", "x86-64-v2", "x86-64-v3", "x86-64-v4",
+                                           "x86-64-v4-vnni", "x86-64-v4-amx"),
+                         [](const auto& p) {
+                           std::string name = p.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace nimble::kernels::testing

@@ -50,6 +50,13 @@ void CampaignService::tell_phases(bool unverified) {
       state.searched_at.emplace_back(dims_of(*task.task, task.points[p]),
                                      task.searched[p] / shares);
     state.rank_correlations = task.ranked;
+    std::vector<db::BothSides> sizes;
+    for (const auto& [p, both] : s.both_sides) {
+      sizes.push_back(both);
+      sizes.back().size = dims_of(*task.task, task.points[p]);
+    }
+    if (!sizes.empty()) state.vendor = db::standing_of(sizes);
+    state.no_vendor = task.no_vendor;
     state.note = ends_early ? kEndedAlone : s.note;
     shared_.store.enter_phase(task.uuid, phase, json_text(state),
                               state.share > 0 ? std::optional(state.share) : std::nullopt);

@@ -30,6 +30,10 @@ struct VendorStanding {
   friend bool operator==(const VendorStanding&, const VendorStanding&) = default;
 };
 
+// Why the routine has no time, where nothing else is known.
+inline constexpr char kVendorUntried[] =
+    "it was wrong or broke off in the search, or the search did not come to it";
+
 VendorStanding standing_of(std::span<const BothSides> sizes);
 // Of several workloads together. Which sizes ours is behind at is each workload's own, and left
 // out.

@@ -357,8 +357,9 @@ class FleetWorker {
     const Stage stage("measure");
     const std::vector<EntryResult> results = runner_->measure(prepared.c);
     // Anchors among them: nothing of this campaign can be measured here.
-    if (std::ranges::all_of(
-            results, [](const EntryResult& r) { return r.state == EntryState::kUnavailable; }))
+    if (!results.empty() && std::ranges::all_of(results, [](const EntryResult& r) {
+          return r.state == EntryState::kUnavailable;
+        }))
       throw Error(Status::kInvalidArgument, "job " + job.uuid, results.at(0).message,
                   "use a worker of the service's version");
     report.host = host_record(host_.read());

@@ -57,6 +57,8 @@ void CampaignService::tell_phases(bool unverified) {
     }
     if (!sizes.empty()) state.vendor = db::standing_of(sizes);
     state.no_vendor = task.no_vendor;
+    if (state.vendor && state.vendor->sizes == 0 && state.no_vendor.empty())
+      state.no_vendor = db::kVendorUntried;
     state.note = ends_early ? kEndedAlone : s.note;
     shared_.store.enter_phase(task.uuid, phase, json_text(state),
                               state.share > 0 ? std::optional(state.share) : std::nullopt);

@@ -101,19 +101,22 @@ void TaskRun::report_vendor() {
         both.ours = std::min(both.ours.value_or(HUGE_VAL), e.cross.times[c][s]);
   }
   for (const db::TrialOutcome& o : outcomes()) {
-    if (o.trial.key.role != db::Role::kCross || o.trial.key.config != *vendor_) continue;
-    const auto both = at.find(records_.point_of(o.trial.key.shape).value_or(task_.points.size()));
-    if (both == at.end() || !db::is_final(o.trial.state)) continue;
-    if (o.trial.state == db::TrialState::kOk)
+    const db::Trial& t = o.trial;
+    if (t.key.config != *vendor_ || !db::is_final(t.state) || t.error_class == kNotItsFault)
+      continue;
+    if (t.state != db::TrialState::kOk) report_.no_vendor = t.message;
+    const auto both = at.find(records_.point_of(t.key.shape).value_or(task_.points.size()));
+    if (both == at.end() || t.key.role != db::Role::kCross) continue;
+    if (t.state == db::TrialState::kOk)
       both->second.vendor = ns_of(o);
-    else if (o.trial.error_class == db::kNotAvailable)
-      report_.no_vendor = o.trial.message;
     else
-      both->second.vendor_failed = o.trial.error_class != kNotItsFault;
+      both->second.vendor_failed = t.error_class != db::kNotAvailable;
   }
   std::vector<db::BothSides> sizes;
   for (auto& [point, both] : at) sizes.push_back(std::move(both));
   report_.vendor = db::standing_of(sizes);
+  if (report_.vendor->sizes == 0 && report_.no_vendor.empty())
+    report_.no_vendor = db::kVendorUntried;
 }
 
 void TaskRun::report_table(const Table& table, const TableEvidence& e,

@@ -90,6 +90,7 @@ bool CampaignPlan::awaits(size_t t, Phase phase, const Fleet& fleet) const {
 }
 
 std::vector<WantedCase> CampaignPlan::want(const Fleet& fleet) {
+  alive_ = fleet.machines;
   const auto workers = static_cast<double>(fleet.workers);
   const auto most = static_cast<size_t>(std::ceil(workers * (1 + kAhead)));
   std::vector<WantedCase> out;
@@ -161,9 +162,12 @@ WantedCase CampaignPlan::make(size_t t, size_t point, std::vector<db::Hash> conf
   if (task.anchor) w.anchors.push_back(*task.anchor);
   for (const db::Hash& a : w.anchors) std::erase(configs, a);
   w.configs = std::move(configs);
-  // Once more, elsewhere.
+  // Once more, and elsewhere if somebody is there who may have what was lacking.
   if (const auto& vendor = spec_.tasks[t].vendor;
-      vendor && task.absent_on && std::ranges::find(w.configs, *vendor) != w.configs.end())
+      vendor && task.absent_on && std::ranges::find(w.configs, *vendor) != w.configs.end() &&
+      std::ranges::any_of(machines_.status(), [&](const MachineStatus& m) {
+        return alive_.contains(m.uuid) && !m.set_aside && !lacking_.contains(m.uuid);
+      }))
     w.avoid = task.absent_on;
   w.priority = task.phase == Phase::kSearch ? 1 : task.phase == Phase::kCross ? 2 : 3;
   w.expected_s = pace() * raw_s(w);

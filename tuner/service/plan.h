@@ -307,6 +307,7 @@ class CampaignPlan {
   std::set<std::string> closed_;  // keys of first issues that either issue answered
   Machines machines_;
   std::set<db::Uuid> lacking_;           // machines that lack something for a vendor's routine
+  std::set<db::Uuid> alive_;             // when cases were wanted last
   double spent_s_ = 0, expected_s_ = 0;  // of finished cases
   bool stopping_ = false;
 };

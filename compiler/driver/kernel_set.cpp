@@ -87,6 +87,13 @@ std::string hash_of_code(const exec::Kernel& k, size_t first, size_t count,
 
 }  // namespace
 
+std::string why_no_vendor(const std::string& routine) {
+  const rt::LibraryKernel* known =
+      rt::find_library_kernel(exec::ImplementationKind::kVendor, routine);
+  if (!known) return fmt::format("this program knows no routine {}", routine);
+  return known->unavailable ? known->unavailable() : "";
+}
+
 KernelSet::Entry KernelSet::make_entry(const kernels::Workload& w, const ir::Function& group,
                                        const std::string& place) const {
   Entry e;

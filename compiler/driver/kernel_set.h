@@ -12,6 +12,9 @@
 
 namespace nimble::driver {
 
+// Why no kernel can be made of this routine of a vendor's library here; "" if one can.
+std::string why_no_vendor(const std::string& routine);
+
 class KernelSet {
  public:
   // `workloads`: of the passes that made the groups, if any have.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "compiler/ir/image_layout.h"
@@ -270,7 +271,11 @@ class Reader {
     const auto it = e.attrs.find(std::string(name));
     if (it == e.attrs.end() || !std::holds_alternative<double>(it->second))
       throw Refused{fmt::format("{} has no {}", e.op, name)};
-    return static_cast<float>(std::get<double>(it->second));
+    // The configuration is JSON, which has no infinity.
+    const double v = std::get<double>(it->second);
+    if (!(std::abs(v) <= std::numeric_limits<float>::max()))
+      throw Refused{fmt::format("the vendor's routine takes no {} of {} beyond f32", name, e.op)};
+    return static_cast<float>(v);
   }
 
   void add(const VendorStep& step) {

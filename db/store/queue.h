@@ -167,6 +167,17 @@ struct TrialReport {
   std::optional<FailureLog> failure;  // its trial, attempt and worker are filled in by the store
 };
 
+// The error class of what a machine could not run for lack of something: a vendor's library, or the
+// version of it that the candidate was made for. It says nothing about the candidate.
+inline constexpr char kNotAvailable[] = "not-available";
+
+// A trial that the worker's machine could not run, and why. It stays open, is written down as a
+// FailureLog of that class, and the job no longer waits for it.
+struct AbsentTrial {
+  Uuid trial;
+  std::string message;
+};
+
 struct JobReport {
   Uuid uuid;  // made by the worker, once: the same report told twice counts once
   Uuid job, worker;
@@ -175,6 +186,7 @@ struct JobReport {
   double consumed_s = 0;  // of the machine, since the claim or the report before
   std::vector<TrialReport> results;
   bool last = true;  // false: more will follow, and the lease goes on
+  std::vector<AbsentTrial> absent = {};
 };
 
 enum class ReportOutcome {
@@ -202,6 +214,7 @@ struct StoredReport {
   bool late = false;
   // Measurements, also of trials that were finished before, and failures that counted.
   std::vector<Result> results;
+  std::map<Hash, std::string> absent;  // by configuration: why that machine could not run it
   int64_t created_at = 0;
 };
 
@@ -319,9 +332,9 @@ class Queue {
   virtual int64_t cancel_jobs(const Uuid& campaign) = 0;
   virtual bool cancel_job(const Uuid& job) = 0;
   // Stores all that a worker found out in one transaction: trials, measurements with their samples,
-  // correctness, host state, machine-seconds. With `last` and trials of the job still unfinished it
-  // goes back into the queue for them. kNotFound for a worker or trial that is not there;
-  // kInvalidArgument for a result that is none (see Store::finish).
+  // correctness, host state, machine-seconds. With `last` and trials of the job still unfinished,
+  // but for those that were absent, it goes back into the queue for them. kNotFound for a worker or
+  // trial that is not there; kInvalidArgument for a result that is none (see Store::finish).
   virtual ReportOutcome report(const JobReport&) = 0;
   virtual std::optional<StoredReport> stored_report(const Uuid&) = 0;
   virtual std::optional<Job> job(const Uuid&) = 0;

@@ -431,11 +431,17 @@ ReportOutcome SqlStore::report(const JobReport& r) {
     row.bind(r.job);
     while (row.step()) of_job.insert(row.text(0));
   }
-  for (const TrialReport& result : r.results)
-    if (!of_job.contains(result.trial))
-      throw Error(Status::kInvalidArgument, "report",
-                  fmt::format("trial {} is not of job {}", result.trial, r.job),
-                  "report what was claimed");
+  const auto require_of_job = [&](const Uuid& trial) {
+    if (of_job.contains(trial)) return;
+    throw Error(Status::kInvalidArgument, "report",
+                fmt::format("trial {} is not of job {}", trial, r.job), "report what was claimed");
+  };
+  std::set<Uuid> absent;
+  for (const TrialReport& result : r.results) require_of_job(result.trial);
+  for (const AbsentTrial& a : r.absent) {
+    require_of_job(a.trial);
+    absent.insert(a.trial);
+  }
   finish_trials(r, its_machine.hardware, holds, t);
   Facts facts(*db_);
   for (const TrialReport& result : r.results) {
@@ -455,6 +461,15 @@ ReportOutcome SqlStore::report(const JobReport& r) {
       add(log);
     }
   }
+  for (const AbsentTrial& a : r.absent) {
+    FailureLog log;
+    log.trial = a.trial;
+    log.attempt = r.attempt;
+    log.worker = r.worker;
+    log.error_class = kNotAvailable;
+    log.message = a.message;
+    add(log);
+  }
   facts.flush();
   // Before what follows from it: whoever reads the feed knows all of a job when it ends.
   note_event(topic::kReport, campaign, r.uuid,
@@ -464,9 +479,10 @@ ReportOutcome SqlStore::report(const JobReport& r) {
     bool is_open = false;
     {
       Statement rest = db_->prepare(
-          "SELECT 1 FROM job_trial jt JOIN trial ON trial.uuid = jt.trial WHERE jt.job = ? "
-          "AND jt.anchor = 0 AND trial.state IN ('queued', 'claimed') LIMIT 1");
-      is_open = rest.bind(r.job).step();
+          "SELECT jt.trial FROM job_trial jt JOIN trial ON trial.uuid = jt.trial WHERE jt.job = ? "
+          "AND jt.anchor = 0 AND trial.state IN ('queued', 'claimed')");
+      rest.bind(r.job);
+      while (!is_open && rest.step()) is_open = !absent.contains(rest.text(0));
     }
     if (is_open)
       db_->run("UPDATE job SET state = 'queued', worker = NULL, lease_until = NULL WHERE uuid = ?",

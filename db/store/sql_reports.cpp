@@ -1,4 +1,6 @@
 // Reports as they were stored, for whoever plans what comes next.
+#include <algorithm>
+
 #include "db/store/sql_store.h"
 
 namespace nimble::db {
@@ -43,6 +45,18 @@ std::optional<StoredReport> SqlStore::stored_report(const Uuid& uuid) {
   while (row.step())
     out.results.push_back({row.text(0), row.text(1), trial_state_from_name(row.text(2)).value(),
                            std::nullopt, std::nullopt});
+  // Of what this one could not run. A trial may be in two jobs that it held under equal attempts:
+  // what it has a time for was there.
+  Statement lacked = db_->prepare(
+      "SELECT t.config, f.message FROM failure_log f JOIN job_trial j ON j.trial = f.trial "
+      "JOIN trial t ON t.uuid = f.trial WHERE j.job = ?1 AND f.worker = ?2 AND f.attempt = ?3 "
+      "AND f.error_class = ?4 ORDER BY j.ordinal, f.created_at, f.uuid");
+  lacked.bind(out.job, out.worker, out.attempt, kNotAvailable);
+  while (lacked.step()) {
+    const Hash config = lacked.text(0);
+    if (std::ranges::none_of(out.results, [&](const auto& x) { return x.config == config; }))
+      out.absent[config] = lacked.text(1);
+  }
   return out;
 }
 

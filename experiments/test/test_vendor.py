@@ -194,7 +194,9 @@ def case(own=(10, 10, 10), vendor=(20, 20, 20), mixed=(10, False), whole=(100.0,
     return {"name": "minilm-f32", "title": "MiniLM, f32", "tuned_s": 60.0, "tables": 4,
             "changes": {OWN: {"changed": 1, "missing": 0}, VENDOR: {"changed": 1, "missing": 1}},
             "refused": tables.refusals({"workloads": [
-                {"no_vendor": "no such"}, {"vendor": {}}, {"no_vendor": "no such"}]}),
+                {"no_vendor": "no such"}, {"vendor": {"sizes": 3}},
+                {"no_vendor": "no such", "vendor": {"sizes": 0}},
+                {"no_vendor": "nothing at one size", "vendor": {"sizes": 2}}]}),
             "searched": [{"shapes": 7, "vendor_faster": 2}], **tables.summarise(measured)}
 
 

@@ -23,7 +23,12 @@ COLOURS = {OWN: NIMBLE["nimble"].colour, VENDOR: "#0072B2"}
 def refusals(campaign):
     """Returns {why no routine took part: of how many workloads} of what `nimble tune` says."""
     return dict(collections.Counter(one["no_vendor"] for one in campaign["workloads"]
-                                    if one.get("no_vendor")))
+                                    if one.get("no_vendor") and not took_part(one)))
+
+
+def took_part(workload):
+    """Whether a routine was timed beside nimble's at a size at least."""
+    return workload.get("vendor", {}).get("sizes", 0) > 0
 
 
 def kernels_of(inspected):

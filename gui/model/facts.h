@@ -10,6 +10,7 @@
 #include "db/store/evidence.h"
 #include "db/store/rank_correlations.h"
 #include "db/store/reading.h"
+#include "db/store/vendor_standing.h"
 #include "gui/model/dispatch_tree.h"
 
 namespace nimble::gui {
@@ -56,6 +57,8 @@ struct SearchFacts {
   // By shape, the median of what the default schedule took.
   std::map<std::string, double> default_ns;
   db::RankCorrelations ranked;  // how well its cost model ranked
+  // The vendor's routine beside ours, in the cross-evaluation; nothing: not compared.
+  std::optional<db::VendorStanding> vendor;
 };
 
 // A workload's best known time at a shape.

@@ -17,7 +17,10 @@ SearchFacts StoreReader::search(const db::Hash& workload, const db::Hash& hardwa
   }
   if (out.campaign.empty()) return out;
   for (const db::Task& t : store_->tasks(out.campaign))
-    if (t.workload == workload) out.ranked = db::rank_correlations_of(t.detail);
+    if (t.workload == workload) {
+      out.ranked = db::rank_correlations_of(t.detail);
+      out.vendor = db::vendor_standing_of(t.detail);
+    }
   TrialQuery query;
   query.campaign = out.campaign;
   query.workload = workload;

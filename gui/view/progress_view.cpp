@@ -306,6 +306,8 @@ class ProgressView final : public PlotView {
           time_text(best) +
           (first > 0 ? tr(", %1 the default's speed").arg(factor_text(first / best)) : QString()) +
           tr("; times of different sessions, none beside the default's");
+    if (facts_.vendor)
+      text += tr("; vendor's routine: faster at %1").arg(plain_text(db::text_of(*facts_.vendor)));
     if (facts_.more)
       text += tr("; only the first %1 trials of the campaign are shown").arg(kMostTrials);
     set_status(text);

@@ -17,6 +17,7 @@ db::TrialState state_of(EntryState s) {
     case EntryState::kFailed:
     case EntryState::kLost:
     case EntryState::kLate:
+    case EntryState::kUnavailable:
       return db::TrialState::kCrashed;
   }
   return db::TrialState::kCrashed;
@@ -38,6 +39,8 @@ std::string error_class_of(const EntryResult& r) {
     case EntryState::kLost:
     case EntryState::kLate:
       return kNotItsFault;
+    case EntryState::kUnavailable:
+      return db::kNotAvailable;
   }
   return "";
 }

@@ -280,6 +280,7 @@ class FleetWorker {
     if (!told) return Step::kNothing;
     ++tally_.jobs;
     tally_.trials += static_cast<int64_t>(report.results.size());
+    tally_.absent += static_cast<int64_t>(report.absent.size());
     tally_.leases_lost += outcome == db::ReportOutcome::kLate;
     tally_.passed_over.erase(job->campaign);
     said_.erase(job->campaign);
@@ -355,6 +356,12 @@ class FleetWorker {
   void measure(const db::Job& job, const Prepared& prepared, db::JobReport& report) {
     const Stage stage("measure");
     const std::vector<EntryResult> results = runner_->measure(prepared.c);
+    // Anchors among them: nothing of this campaign can be measured here.
+    if (!results.empty() && std::ranges::all_of(results, [](const EntryResult& r) {
+          return r.state == EntryState::kUnavailable;
+        }))
+      throw Error(Status::kInvalidArgument, "job " + job.uuid, results.at(0).message,
+                  "use a worker of the service's version");
     report.host = host_record(host_.read());
     if (!options_.cpus.empty()) report.host.affinity = cpu_list_text(options_.cpus);
     const std::optional<double> drift = drift_of(results);
@@ -363,6 +370,11 @@ class FleetWorker {
       std::optional<Finding> found = finding_of(results[i], t.artifact, prepared.keys);
       if (!found || found->error_class == kNotItsFault) {
         why_ = results[i].message;
+        continue;
+      }
+      if (found->error_class == db::kNotAvailable) {
+        say_once("absent", "not available here: " + found->message);
+        report.absent.push_back({t.trial.uuid, found->message});
         continue;
       }
       if (found->measurement) {

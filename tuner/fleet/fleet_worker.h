@@ -10,6 +10,9 @@
 // measuring process was lost again and again where no candidate ran. Its trial stays open, and the
 // job goes back into the queue, for this machine or another.
 //
+// A trial that needs what this machine has not (a vendor's library, or the version of it that the
+// candidate was made for) is told as absent, which is no failure: its job does not wait for it.
+//
 // A job that may not or cannot be measured here (not signed by a key that is trusted, for another
 // target, damaged) goes back as well, and its campaign is passed over: others are served
 // meanwhile, and it is looked at again after a while, or once other keys are trusted.
@@ -48,6 +51,7 @@ struct FleetWorkerOptions {
 
 struct FleetTally {
   int64_t jobs = 0, trials = 0;
+  int64_t absent = 0;  // trials that this machine lacks something for
   int64_t leases_lost = 0;
   std::map<db::Uuid, std::string> passed_over;  // campaigns, with the latest reason
 };

@@ -263,7 +263,10 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
                                               pool(c.threads), c.threads);
       check(*l.runnable, *rotation, *arguments, c, &l.result);
     } catch (const Error& error) {
-      l.result.state = EntryState::kFailed;
+      // Said before it runs: a vendor's routine cannot be made ready for this size.
+      l.result.state = !l.runnable && error.status() == Status::kUnsupported
+                           ? EntryState::kUnavailable
+                           : EntryState::kFailed;
       l.result.message = error.what();
     }
     if (l.result.state == EntryState::kOk)

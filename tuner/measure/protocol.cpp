@@ -226,7 +226,7 @@ EntryResult decode_entry_result(std::span<const uint8_t> payload) {
   EntryResult e;
   e.index = r.varint32("index of an entry");
   const uint8_t state = r.u8();
-  if (state > static_cast<uint8_t>(EntryState::kLate)) r.fail("state of an entry");
+  if (state > static_cast<uint8_t>(EntryState::kUnavailable)) r.fail("state of an entry");
   e.state = static_cast<EntryState>(state);
   e.max_error = get(r);
   e.worst_output = r.varint32("index of an output");
@@ -282,7 +282,7 @@ bool read_frame(int fd, Frame* frame) {
   if (h.version != kProtocolVersion)
     corrupt(fmt::format("version {} was met, {} is understood", h.version, kProtocolVersion));
   if (h.type < static_cast<uint16_t>(MessageType::kHello) ||
-      h.type > static_cast<uint16_t>(MessageType::kFailure))
+      h.type > static_cast<uint16_t>(MessageType::kUnavailable))
     corrupt(fmt::format("a message has the unknown type {}", h.type));
   if (h.length > kMaxPayload) corrupt(fmt::format("a message of {} bytes", h.length));
   frame->type = static_cast<MessageType>(h.type);

@@ -6,7 +6,7 @@
 //
 //   parent                worker
 //                         kHello {pid, version text}          once, at the start
-//   kLoad {id, bytes}     kLoaded {id, kernels} | kFailure
+//   kLoad {id, bytes}     kLoaded {id, kernels} | kUnavailable | kFailure
 //   kDrop {id}            kDropped {id}
 //   kMeasure {case}       kEntry {result} …, kMeasured {cost} | kFailure
 //   kRun {case}           kOutputs {tensors} | kFailure         its one entry, run once
@@ -29,7 +29,7 @@
 namespace nimble::tuner {
 
 inline constexpr uint32_t kFrameMagic = 0x31574d4e;  // "NMW1"
-inline constexpr uint16_t kProtocolVersion = 4;
+inline constexpr uint16_t kProtocolVersion = 5;
 inline constexpr uint64_t kMaxPayload = uint64_t{2} << 30;
 
 enum class MessageType : uint16_t {
@@ -44,6 +44,7 @@ enum class MessageType : uint16_t {
   kRun = 9,
   kOutputs = 10,
   kFailure = 11,
+  kUnavailable = 12,  // it needs what this machine has not, such as a vendor's library
 };
 
 struct Frame {
@@ -109,6 +110,9 @@ enum class EntryState : uint8_t {
   kFailed = 4,
   kLost = 5,  // the worker ended again and again where no candidate ran: nothing is known of it
   kLate = 6,  // the case's limit was reached before its turn: nothing is known of it
+  // The machine has not what it needs, or what it needs has nothing for this size: no vendor's
+  // library, another version of it, no primitive. The candidate did nothing wrong.
+  kUnavailable = 7,
 };
 
 struct EntryResult {

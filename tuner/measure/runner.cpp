@@ -287,7 +287,7 @@ void Runner::remove(uint32_t id) {
 }
 
 bool Runner::ensure_loaded(uint32_t id, Kept& kept, EntryState* state, std::string* why) {
-  *state = EntryState::kFailed;
+  *state = kept.as;
   *why = kept.refused;
   if (!why->empty()) return false;
   for (int attempts = 1;; ++attempts) {
@@ -300,7 +300,10 @@ bool Runner::ensure_loaded(uint32_t id, Kept& kept, EntryState* state, std::stri
     Frame reply;
     if (send(MessageType::kLoad, w.view(), &lost) && receive(&reply, &lost)) {
       if (reply.type == MessageType::kLoaded) return kept.loaded = true;
-      *why = reply.type == MessageType::kFailure ? text_of_failure(reply) : "no answer";
+      const bool unavailable = reply.type == MessageType::kUnavailable;
+      if (unavailable) *state = kept.as = EntryState::kUnavailable;
+      *why =
+          unavailable || reply.type == MessageType::kFailure ? text_of_failure(reply) : "no answer";
     } else {
       *why = "while loading: " + lost.reason;
       kept.output = lost.output;

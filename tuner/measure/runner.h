@@ -68,8 +68,9 @@ class Runner {
   struct Kept {
     std::vector<uint8_t> bytes;
     bool loaded = false;
-    std::string refused;  // why the worker could not load it
-    std::string output;   // of the worker that was lost over it
+    std::string refused;                  // why the worker could not load it
+    EntryState as = EntryState::kFailed;  // what its entries are from then on
+    std::string output;                   // of the worker that was lost over it
   };
   // How a request ended without an answer.
   struct Lost {

@@ -78,9 +78,13 @@ void answer(Bench& bench, const Frame& request, int out) {
                     fmt::format("type {} is not a request", static_cast<int>(request.type)));
     }
   } catch (const std::exception& e) {
+    // Of a file that is sound, but needs what is not here.
+    const auto* error = dynamic_cast<const Error*>(&e);
+    const bool lacks =
+        request.type == MessageType::kLoad && error && error->status() == Status::kIncompatible;
     ByteWriter w;
     w.text(e.what());
-    reply(MessageType::kFailure, w.view());
+    reply(lacks ? MessageType::kUnavailable : MessageType::kFailure, w.view());
   }
 }
 

@@ -67,6 +67,10 @@ class CompilerBackend : public Backend {
     }
   }
 
+  std::string why_no_vendor(const std::string& routine) const override {
+    return driver::why_no_vendor(routine);
+  }
+
   Expectation expect(const TuningTask& task, const WorkloadPoint& point,
                      const tuned::Candidate& default_schedule, const DefaultResult& run) override {
     std::vector<int64_t> tiles;  // what a knob counts may be a tile's extent

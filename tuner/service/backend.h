@@ -42,6 +42,9 @@ class Backend {
                                      const kernels::TargetInfo&) {
     return {};
   }
+  // Why no candidate can be made of this routine of a vendor's, as where its library is not
+  // installed; "" if it can.
+  virtual std::string why_no_vendor(const std::string& /*routine*/) const { return {}; }
   // Thread safe. May throw nimble::Error: the workload then cannot be checked, so not tuned.
   // expected_result() of oracle.h says what it may do with the default schedule.
   virtual Expectation expect(const TuningTask& task, const WorkloadPoint& point,

@@ -32,10 +32,16 @@ std::map<db::Hash, std::string> Builder::build(const std::vector<db::Hash>& conf
   const auto workers = static_cast<size_t>(context_.compile_threads);
   const size_t share =
       std::max<size_t>(1, std::min(per_executable(), (missing.size() + workers - 1) / workers));
+  // A vendor's routine alone: where it is not available its whole executable is not.
+  const auto theirs = std::stable_partition(missing.begin(), missing.end(),
+                                            [&](const db::Hash& c) { return !is_vendors(c); });
   std::vector<std::vector<db::Hash>> batches;
-  for (size_t i = 0; i < missing.size(); i += share)
-    batches.emplace_back(missing.begin() + static_cast<long>(i),
-                         missing.begin() + static_cast<long>(std::min(missing.size(), i + share)));
+  for (auto at = missing.begin(); at != theirs;) {
+    const auto end = at + std::min<long>(theirs - at, static_cast<long>(share));
+    batches.emplace_back(at, end);
+    at = end;
+  }
+  for (auto at = theirs; at != missing.end(); ++at) batches.push_back({*at});
 
   const kernels::Workload& workload = records_.task().workload();
   std::vector<Built> results(batches.size());
@@ -93,10 +99,16 @@ std::map<db::Hash, std::string> Builder::build(const std::vector<db::Hash>& conf
   return failed;
 }
 
+bool Builder::is_vendors(const db::Hash& config) const {
+  return !records_.candidate(config).vendor.empty();
+}
+
 void Builder::keep(const std::vector<db::Hash>& configs, Built built) {
   const auto count = static_cast<int64_t>(configs.size());
+  // One of a vendor's is of the library's version of today, and made in no time.
+  const bool cached = !is_vendors(configs[0]);
   const std::string file = cache_.key("executable", configs[0]);
-  cache_.put(file, {{"bytes", nlohmann::json::binary(built.executable)}});
+  if (cached) cache_.put(file, {{"bytes", nlohmann::json::binary(built.executable)}});
   const uint32_t id = context_.runner.add(std::move(built.executable));
   executables_.insert(id);
   for (uint32_t k = 0; k < configs.size(); ++k) {
@@ -108,6 +120,7 @@ void Builder::keep(const std::vector<db::Hash>& configs, Built built) {
                                 built.image_bytes / count};
     built_[configs[k]] = {id, k, db::key_of(artifact)};
     unsaved_.push_back(artifact);
+    if (!cached) continue;
     // After the executable: what is found here can be loaded.
     cache_.put(cache_.key("candidate", configs[k]), {{"executable", file},
                                                      {"kernel", k},
@@ -118,6 +131,7 @@ void Builder::keep(const std::vector<db::Hash>& configs, Built built) {
 }
 
 bool Builder::restore(const db::Hash& config) {
+  if (is_vendors(config)) return false;
   const std::optional<nlohmann::json> entry = cache_.get(cache_.key("candidate", config));
   if (!entry) return false;
   const auto file = entry->at("executable").get<std::string>();

@@ -62,6 +62,7 @@ class Builder {
  private:
   void keep(const std::vector<db::Hash>& configs, Built built);
   bool restore(const db::Hash& config);
+  bool is_vendors(const db::Hash& config) const;
 
   CampaignContext& context_;
   TaskRecords& records_;

@@ -234,6 +234,7 @@ plan::CaseOutcome CampaignService::outcome_of(const std::string& key, const Live
       const double ns = x.median_ns ? *x.median_ns * first_ns / default_ns : 0;
       out.times_ns.emplace(x.config, is_time(ns) ? std::optional(ns) : std::nullopt);
     }
+    for (const auto& [config, why] : r.absent) out.absent.insert(config);
   }
   for (const db::Hash& config : live.given_up) out.times_ns.emplace(config, std::nullopt);
   // Those that could not be compiled are in no job.
@@ -249,13 +250,21 @@ plan::CaseOutcome CampaignService::outcome_of(const std::string& key, const Live
 void CampaignService::note_defaults(const Live& live, const plan::CaseOutcome& outcome) {
   const plan::WantedCase& w = live.wanted;
   ServiceTask& task = tasks_[w.task];
+  for (const db::StoredReport& r : live.reports)
+    for (const auto& [config, why] : r.absent)
+      if (config == task.vendor) {
+        const std::optional<db::Machine> machine = shared_.store.machine(r.machine);
+        task.no_vendor = fmt::format("{}: {}", machine ? machine->hostname : r.machine, why);
+      }
   const auto base = outcome.times_ns.find(w.anchors.at(0));
   if (base == outcome.times_ns.end() || !base->second) return;
   task.default_ns[task.publisher->records().shape(task.points[w.point])] = *base->second;
   if (w.phase != plan::Phase::kVerify) return;
   task.verified_default_ns[w.point] = *base->second;
-  task.verified.insert(w.anchors.begin(), w.anchors.end());
-  task.verified.insert(w.configs.begin(), w.configs.end());
+  // What the machine lacked something for was not measured beside the others.
+  for (const auto* list : {&w.anchors, &w.configs})
+    for (const db::Hash& config : *list)
+      if (!outcome.absent.contains(config)) task.verified.insert(config);
   for (const db::StoredReport& r : live.reports)
     for (const db::StoredReport::Result& x : r.results)
       if (x.config == w.anchors.at(0) && x.median_ns && x.twin_ns)

@@ -82,7 +82,10 @@ void CampaignService::open_task(const TuningTask& task, int64_t threads) {
   t.task = &task;
   t.threads = threads;
   t.publisher = std::make_unique<Publisher>(shared_, task, threads);
-  const TaskRecords& records = t.publisher->records();
+  TaskRecords& records = t.publisher->records();
+  if (const std::optional<tuned::Candidate> vendor = records.space().vendor_candidate())
+    shared_.store.transaction([&] { t.vendor = records.put(*vendor); });
+  t.no_vendor = records.space().no_vendor();
   t.uuid = db::uuid_of_task(uuid(), records.workload());
   // The search runs at the representative sizes that can be, or the first size that can.
   std::vector<Representative> searched = representatives_of(task);
@@ -139,6 +142,7 @@ void CampaignService::make_plan(double budget_s) {
     task.default_config = t.publisher->records().default_config();
     task.calls = t.task->calls;
     task.searched = t.searched;
+    task.vendor = t.vendor;
     for (const size_t p : t.points)
       task.points.push_back({t.task->points[p].weight, entry_s(t.task->points[p], shared_.policy)});
     spec.tasks.push_back(std::move(task));

@@ -41,6 +41,8 @@ struct ServiceTask {
   // are no rounds.
   std::map<db::Hash, std::vector<std::optional<double>>> foretold;
   db::RankCorrelations ranked;
+  std::optional<db::Hash> vendor;                // the vendor's routine; and why it
+  std::string no_vendor;                         // took no part, or none on some machine
   std::map<db::Hash, double> default_ns;         // by shape, from the latest case
   std::map<size_t, double> verified_default_ns;  // by the plan's point
   std::set<db::Hash> verified;                   // timed side by side

@@ -50,6 +50,15 @@ void CampaignService::tell_phases(bool unverified) {
       state.searched_at.emplace_back(dims_of(*task.task, task.points[p]),
                                      task.searched[p] / shares);
     state.rank_correlations = task.ranked;
+    std::vector<db::BothSides> sizes;
+    for (const auto& [p, both] : s.both_sides) {
+      sizes.push_back(both);
+      sizes.back().size = dims_of(*task.task, task.points[p]);
+    }
+    if (!sizes.empty()) state.vendor = db::standing_of(sizes);
+    state.no_vendor = task.no_vendor;
+    if (state.vendor && state.vendor->sizes == 0 && state.no_vendor.empty())
+      state.no_vendor = db::kVendorUntried;
     state.note = ends_early ? kEndedAlone : s.note;
     shared_.store.enter_phase(task.uuid, phase, json_text(state),
                               state.share > 0 ? std::optional(state.share) : std::nullopt);

@@ -64,6 +64,7 @@ DispatchSubject::DispatchSubject(CampaignContext& context, const TuningTask& tas
       builder_(context, records_, cache_),
       expectations_(context, records_, builder_, cache_),
       out_(out) {
+  records_.leave_out_vendor(context.backend);
   out_.workload = records_.workload();
   out_.label = task.label;
   out_.threads = threads;

@@ -86,7 +86,7 @@ Executor::Outcome Executor::measure(size_t point, const std::vector<db::Trial>& 
         continue;
       }
       ++out.finished;
-      out.failed += found->state != db::TrialState::kOk;
+      out.failed += found->state != db::TrialState::kOk && found->error_class != db::kNotAvailable;
       if (context_.store.finish({trials[i].uuid, context_.owner, found->state, found->error_class,
                                  found->message, found->measurement}) &&
           found->correctness)

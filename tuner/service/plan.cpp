@@ -90,6 +90,7 @@ bool CampaignPlan::awaits(size_t t, Phase phase, const Fleet& fleet) const {
 }
 
 std::vector<WantedCase> CampaignPlan::want(const Fleet& fleet) {
+  alive_ = fleet.machines;
   const auto workers = static_cast<double>(fleet.workers);
   const auto most = static_cast<size_t>(std::ceil(workers * (1 + kAhead)));
   std::vector<WantedCase> out;
@@ -161,6 +162,13 @@ WantedCase CampaignPlan::make(size_t t, size_t point, std::vector<db::Hash> conf
   if (task.anchor) w.anchors.push_back(*task.anchor);
   for (const db::Hash& a : w.anchors) std::erase(configs, a);
   w.configs = std::move(configs);
+  // Once more, and elsewhere if somebody is there who may have what was lacking.
+  if (const auto& vendor = spec_.tasks[t].vendor;
+      vendor && task.absent_on && std::ranges::find(w.configs, *vendor) != w.configs.end() &&
+      std::ranges::any_of(machines_.status(), [&](const MachineStatus& m) {
+        return alive_.contains(m.uuid) && !m.set_aside && !lacking_.contains(m.uuid);
+      }))
+    w.avoid = task.absent_on;
   w.priority = task.phase == Phase::kSearch ? 1 : task.phase == Phase::kCross ? 2 : 3;
   w.expected_s = pace() * raw_s(w);
   return w;
@@ -262,6 +270,10 @@ void CampaignPlan::take(const CaseOutcome& outcome) {
   if (!outcome.machine.uuid.empty())
     machines_.saw(outcome.machine, fmt::format("{}/{}", w.task, w.point), default_ns, time_of(1),
                   outcome.consumed_s);
+  if (!outcome.absent.empty()) {
+    lacking_.insert(outcome.machine.uuid);
+    task.absent_on = outcome.machine.uuid;
+  }
   if (!closed_.insert(group_of(w)).second) return;
   const double second = time_of(1);
   Steadiness& steadiness = task.steadiness[{w.point, outcome.machine.uuid}];
@@ -351,7 +363,10 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
       const int times = ++task.unanswered[{w.point, config}];
       if (search) task.search.sizes.at(w.point).issued.erase(config);
       if (w.phase == Phase::kCross && times < kUnanswered) task.cross_issued[w.point].erase(config);
-      if (times >= kUnanswered) ratios[config] = std::nullopt;
+      if (times >= kUnanswered) {
+        ratios[config] = std::nullopt;
+        task.gave_up_on.insert({w.point, config});
+      }
       continue;
     }
     ++task.trials;
@@ -389,7 +404,8 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
     // The fastest of the first proposals: the less time an anchor takes of each case the better.
     for (const db::Hash& config : w.configs)
       if (const auto it = ratios.find(config);
-          it != ratios.end() && it->second && (!task.anchor || *it->second < *ratios[*task.anchor]))
+          config != spec_.tasks[w.task].vendor && it != ratios.end() && it->second &&
+          (!task.anchor || *it->second < *ratios[*task.anchor]))
         task.anchor = config;
     allot();
   }
@@ -419,7 +435,8 @@ std::vector<TaskStatus> CampaignPlan::tasks() const {
   std::vector<TaskStatus> out;
   for (const Task& t : tasks_)
     out.push_back({t.phase, t.share, t.allot_s, t.spent_s, t.trials, t.failed, t.searched,
-                   std::min(1.0, best_of(out.size())), t.at_once, t.judge, t.result, t.note});
+                   std::min(1.0, best_of(out.size())), t.at_once, t.judge, t.result, t.note,
+                   both_sides(out.size())});
   return out;
 }
 

@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "db/store/records.h"
+#include "db/store/vendor_standing.h"
 #include "tuner/service/machines.h"
 #include "tuner/service/search_end.h"
 #include "tuner/service/steadiness.h"
@@ -71,6 +72,9 @@ struct CaseOutcome {
   Machine machine;
   double consumed_s = 0;  // of the machine
   std::map<db::Hash, std::optional<double>> times_ns;
+  // What that machine lacks something for, such as a vendor's library. It may have a time
+  // elsewhere.
+  std::set<db::Hash> absent = {};
 };
 
 struct PointSpec {
@@ -89,6 +93,9 @@ struct TaskSpec {
   // What each of those that the search runs at stands for, as a share of 1. It runs at the first
   // ones, as many as the task's part of the budget has time for (shapes_in_time).
   std::vector<double> searched = {1};
+  // The vendor's routine: compared with ours at every size once it has a time, however it did in
+  // the search, and never an anchor, for some machines may lack it.
+  std::optional<db::Hash> vendor = {};
 };
 
 struct CampaignSpec {
@@ -139,6 +146,9 @@ struct TaskStatus {
   // the cross-evaluation has it.
   CrossEvidence verified;
   std::string note;  // why it keeps its default schedule; empty: it does not
+  // Where the cross-evaluation has come to, if there is a vendor's routine; sizes by number, as
+  // ratios to the default schedule's times in the same cases.
+  std::vector<std::pair<size_t, db::BothSides>> both_sides = {};
 };
 
 // The workers there are. Their number may change at any time.
@@ -216,6 +226,8 @@ class CampaignPlan {
     std::map<size_t, std::set<db::Hash>> cross_issued;
     std::set<size_t> impossible;
     std::map<std::pair<size_t, db::Hash>, int> unanswered;
+    std::set<std::pair<size_t, db::Hash>> gave_up_on;  // those that nobody will answer for
+    std::optional<db::Uuid> absent_on;  // the machine that was the last to lack what it needs
     std::map<std::pair<size_t, db::Uuid>, Steadiness> steadiness;  // by point and machine
     // Of the cross-evaluation as it stands; nothing: not asked for since it changed.
     std::optional<std::vector<db::Hash>> likely;
@@ -272,9 +284,10 @@ class CampaignPlan {
   bool wants_search(size_t t) const;
   bool begins_size(size_t point) const;
   bool wants_cross(size_t t) const;
-  std::optional<db::Uuid> judge_among(const Fleet& fleet) const;
+  std::optional<db::Uuid> judge_among(size_t t, const Fleet& fleet);
   CrossEvidence complete(size_t t, const std::map<size_t, Times>& at) const;
   CrossEvidence default_alone(size_t t) const;
+  std::vector<std::pair<size_t, db::BothSides>> both_sides(size_t t) const;
 
   bool straggles(const Open& open, const Fleet& fleet) const;
   // Whether cases of the task's phase are out that it waits for.
@@ -293,6 +306,8 @@ class CampaignPlan {
   std::set<std::string> told_;    // keys of outcomes
   std::set<std::string> closed_;  // keys of first issues that either issue answered
   Machines machines_;
+  std::set<db::Uuid> lacking_;           // machines that lack something for a vendor's routine
+  std::set<db::Uuid> alive_;             // when cases were wanted last
   double spent_s_ = 0, expected_s_ = 0;  // of finished cases
   bool stopping_ = false;
 };

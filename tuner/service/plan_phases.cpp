@@ -1,5 +1,6 @@
 // The phases of a task: when one is over, and what the next one wants.
 #include <algorithm>
+#include <tuple>
 
 #include "tuner/service/plan.h"
 #include "vm/base/error.h"
@@ -220,6 +221,13 @@ std::optional<WantedCase> CampaignPlan::search_case(size_t t, const Fleet& fleet
       std::clamp(static_cast<size_t>(even), kLeastPerCase, std::max(kLeastPerCase, spec_.per_case));
   if (auto further = further_case(t, count)) return further;
   std::vector<db::Hash> configs = propose_(t, count, task.search);
+  // A search that has learnt proposes it no longer by itself.
+  const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor;
+  if (vendor && task.unanswered.contains({0, *vendor}) &&
+      !task.search.sizes[0].ratios.contains(*vendor) &&
+      !task.search.sizes[0].issued.contains(*vendor) &&
+      std::ranges::find(configs, *vendor) == configs.end())
+    configs.push_back(*vendor);
   if (configs.empty()) {
     if (auto further = further_case(t, 1)) return further;
     // What is out and comes back without an answer can be proposed again.
@@ -286,10 +294,17 @@ void CampaignPlan::enter_cross(size_t t) {
   most = std::min(spec_.top_k, std::max(kLeastCrossed, most));
   // What was evaluated before stays: its times are there.
   std::vector<db::Hash> chosen;
+  // The other side first, so that it runs beside the best of ours: who wins, and where, is told.
+  if (spec.vendor)
+    if (const auto at = over_best.find(*spec.vendor);
+        at != over_best.end() && std::isfinite(at->second))
+      chosen.push_back(*spec.vendor);
+  const size_t theirs = chosen.size();
   const auto before = task.cross_issued.find(0);
   for (const auto& [ratio, config] : found)
-    if (chosen.size() < most ||
-        (before != task.cross_issued.end() && before->second.contains(config)))
+    if (config != spec.vendor &&
+        (chosen.size() < most + theirs ||
+         (before != task.cross_issued.end() && before->second.contains(config))))
       chosen.push_back(config);
   task.chosen = std::move(chosen);
 }
@@ -348,22 +363,54 @@ CrossEvidence CampaignPlan::complete(size_t t, const std::map<size_t, Times>& at
   return out;
 }
 
+std::vector<std::pair<size_t, db::BothSides>> CampaignPlan::both_sides(size_t t) const {
+  std::vector<std::pair<size_t, db::BothSides>> out;
+  const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor;
+  if (!vendor) return out;
+  std::set<db::Hash> wrong;  // at one size is wrong
+  for (const auto& [p, times] : tasks_[t].crossed)
+    for (const auto& [config, ratio] : times)
+      if (!ratio) wrong.insert(config);
+  for (const auto& [p, times] : tasks_[t].crossed) {
+    db::BothSides both;
+    for (const auto& [config, ratio] : times) {
+      if (config == *vendor) {
+        both.vendor = ratio;
+        both.vendor_failed = !ratio && !tasks_[t].gave_up_on.contains({p, config});
+      } else if (ratio && !wrong.contains(config)) {
+        both.ours = std::min(both.ours.value_or(HUGE_VAL), *ratio);
+      }
+    }
+    out.emplace_back(p, std::move(both));
+  }
+  return out;
+}
+
 // ---- verification ---------------------------------------------------------------------------
 
 // The machine that has least to verify; of several the fastest.
-std::optional<db::Uuid> CampaignPlan::judge_among(const Fleet& fleet) const {
+// Not one that lacks what a finalist needs, if there is another.
+std::optional<db::Uuid> CampaignPlan::judge_among(size_t t, const Fleet& fleet) {
+  const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor;
+  bool needs = false;
+  if (vendor) {
+    const std::vector<db::Hash>& finalists =
+        tasks_[t].phase == Phase::kVerify ? tasks_[t].finalists : finalists_of(t);
+    needs = std::ranges::find(finalists, *vendor) != finalists.end();
+  }
   std::map<db::Uuid, int> busy;
   for (const Task& t : tasks_)
     if (t.judge && t.phase == Phase::kVerify) ++busy[*t.judge];
   std::map<db::Uuid, double> slow;
   for (const MachineStatus& m : machines_.status()) slow[m.uuid] = m.slowness;
   std::optional<db::Uuid> out;
-  std::pair<double, double> least{HUGE_VAL, HUGE_VAL};
+  std::tuple<bool, double, double> least{true, HUGE_VAL, HUGE_VAL};
   for (const db::Uuid& m : fleet.machines) {
     if (machines_.set_aside(m)) continue;
     const auto it = slow.find(m);
     const double slowness = it == slow.end() ? 1e3 : it->second;
-    const std::pair<double, double> cost{(busy[m] + 1) * slowness, slowness};
+    const std::tuple<bool, double, double> cost{needs && lacking_.contains(m),
+                                                (busy[m] + 1) * slowness, slowness};
     if (cost < least) least = cost, out = m;
   }
   return out;
@@ -399,6 +446,7 @@ std::optional<WantedCase> CampaignPlan::verify_case(size_t t) {
     if (task.verify_issued.contains(p)) continue;
     WantedCase w = make(t, p, task.finalists);
     w.machine = task.judge;
+    w.avoid.reset();
     return w;
   }
   return std::nullopt;
@@ -448,10 +496,10 @@ void CampaignPlan::advance(size_t t, const Fleet& fleet) {
       !awaits(t, Phase::kSearch, fleet))
     enter_cross(t);
   if (task.phase == Phase::kCross && !wants_cross(t) && !awaits(t, Phase::kCross, fleet))
-    if (const std::optional<db::Uuid> judge = judge_among(fleet)) enter_verify(t, judge);
+    if (const std::optional<db::Uuid> judge = judge_among(t, fleet)) enter_verify(t, judge);
   if (task.phase == Phase::kVerify &&
       (!fleet.machines.contains(*task.judge) || machines_.set_aside(*task.judge)))
-    if (const std::optional<db::Uuid> judge = judge_among(fleet)) enter_verify(t, judge);
+    if (const std::optional<db::Uuid> judge = judge_among(t, fleet)) enter_verify(t, judge);
 }
 
 }  // namespace nimble::tuner::plan

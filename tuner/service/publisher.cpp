@@ -31,11 +31,15 @@ Publisher::Publisher(Publishing& shared, const TuningTask& task, int64_t threads
       task_(task),
       records_(shared.store, task, shared.target, threads, shared.policy),
       cache_(shared.cache,
-             fmt::format("{} {} {}", records_.workload(), shared.toolchain, shared.target.level)) {}
+             fmt::format("{} {} {}", records_.workload(), shared.toolchain, shared.target.level)) {
+  records_.leave_out_vendor(shared.backend);
+}
 
 // ---- candidates -----------------------------------------------------------------------------
 
-std::optional<Publisher::Made> Publisher::recall(const db::Hash& config) const {
+std::optional<Publisher::Made> Publisher::recall(const db::Hash& config) {
+  // One of a vendor's is of the version that its library had then, and made in no time.
+  if (!records_.candidate(config).vendor.empty()) return std::nullopt;
   const std::optional<nlohmann::json> entry = cache_.get(cache_.key("published", config));
   if (!entry) return std::nullopt;
   Made made{entry->at("artifact").get<std::string>(), entry->at("candidate").get<std::string>(),

@@ -67,7 +67,7 @@ class Publisher {
     std::string fault;  // why it cannot be compiled; else empty
   };
   void build(const std::vector<db::Hash>& configs);
-  std::optional<Made> recall(const db::Hash& config) const;
+  std::optional<Made> recall(const db::Hash& config);
   void keep(const db::Hash& config, const Built& built);
   // Ends a trial without a measurement.
   void end_uncompiled(const db::TrialKey& key, const std::string& why);

@@ -88,38 +88,35 @@ void TaskRun::report_held_out(const Table& table, const TableEvidence& e, size_t
 }
 
 void TaskRun::report_vendor() {
-  constexpr double kBehind = 0.05;
-  report_.no_vendor = records_.space().no_vendor();
   if (!vendor_) return;
   const TableEvidence e = evidence({db::Role::kCross});
-  const auto own = std::find(e.configs.begin(), e.configs.end(), *vendor_);
-  if (own == e.configs.end() || e.configs.size() < 2) return;
-  const auto row = static_cast<size_t>(own - e.configs.begin());
-  TaskReport::Vendor out;
-  double faster = 0, slower = 0;
+  if (e.points.empty()) return;
+  // What it has at a size, whatever it has at others: ours are out where one result is wrong.
+  std::map<size_t, db::BothSides> at;
   for (size_t s = 0; s < e.points.size(); ++s) {
-    double ours = HUGE_VAL;
+    db::BothSides& both = at[e.points[s]];
+    both.size = dims_of(task_, e.points[s]);
     for (size_t c = 0; c < e.configs.size(); ++c)
-      if (c != row) ours = std::min(ours, e.cross.times[c][s]);
-    const double ratio = ours / e.cross.times[row][s];
-    ++out.sizes;
-    if (ratio > 1) {
-      ++out.wins;
-      faster += std::log(ratio);
-    } else {
-      slower -= std::log(ratio);
-    }
-    if (ratio - 1 > kBehind) {
-      db::Dims& size = out.ours_behind.emplace_back();
-      for (size_t i = 0; i < e.cross.symbols.size(); ++i)
-        size[e.cross.symbols[i]] = e.cross.shapes[s][i];
-    }
-    out.worst = std::max(out.worst, ratio - 1);
+      if (e.configs[c] != *vendor_)
+        both.ours = std::min(both.ours.value_or(HUGE_VAL), e.cross.times[c][s]);
   }
-  if (out.wins > 0) out.faster = std::exp(faster / static_cast<double>(out.wins));
-  if (out.sizes > out.wins)
-    out.slower = std::exp(slower / static_cast<double>(out.sizes - out.wins));
-  report_.vendor = std::move(out);
+  for (const db::TrialOutcome& o : outcomes()) {
+    const db::Trial& t = o.trial;
+    if (t.key.config != *vendor_ || !db::is_final(t.state) || t.error_class == kNotItsFault)
+      continue;
+    if (t.state != db::TrialState::kOk) report_.no_vendor = t.message;
+    const auto both = at.find(records_.point_of(t.key.shape).value_or(task_.points.size()));
+    if (both == at.end() || t.key.role != db::Role::kCross) continue;
+    if (t.state == db::TrialState::kOk)
+      both->second.vendor = ns_of(o);
+    else
+      both->second.vendor_failed = t.error_class != db::kNotAvailable;
+  }
+  std::vector<db::BothSides> sizes;
+  for (auto& [point, both] : at) sizes.push_back(std::move(both));
+  report_.vendor = db::standing_of(sizes);
+  if (report_.vendor->sizes == 0 && report_.no_vendor.empty())
+    report_.no_vendor = db::kVendorUntried;
 }
 
 void TaskRun::report_table(const Table& table, const TableEvidence& e,

@@ -30,6 +30,13 @@ TaskRecords::TaskRecords(db::Store& store, const TuningTask& task,
   });
 }
 
+void TaskRecords::leave_out_vendor(const Backend& backend) {
+  const std::optional<tuned::Candidate> vendor = space_.vendor_candidate();
+  if (!vendor) return;
+  if (const std::string why = backend.why_no_vendor(vendor->vendor); !why.empty())
+    space_.leave_out_vendor(why);
+}
+
 std::optional<size_t> TaskRecords::point_of(const db::Hash& shape) const {
   const auto it = point_of_.find(shape);
   if (it == point_of_.end()) return std::nullopt;

@@ -9,6 +9,7 @@
 #include "db/store/store.h"
 #include "tuner/fleet/case_record.h"
 #include "tuner/measure/protocol.h"
+#include "tuner/service/backend.h"
 #include "tuner/service/workloads.h"
 #include "tuner/space/space.h"
 
@@ -25,6 +26,8 @@ class TaskRecords {
 
   const TuningTask& task() const { return task_; }
   const Space& space() const { return space_; }
+  // Leaves the vendor's routine out where its candidates cannot be made.
+  void leave_out_vendor(const Backend& backend);
   int64_t threads() const { return threads_; }
   const db::Hash& workload() const { return workload_; }
   const db::Hash& policy() const { return policy_; }

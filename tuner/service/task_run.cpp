@@ -23,6 +23,8 @@ TaskRun::TaskRun(CampaignContext& context, const TuningTask& task, int64_t threa
       builder_(context, records_, cache_),
       expectations_(context, records_, builder_, cache_),
       executor_(context, records_, builder_, expectations_) {
+  records_.leave_out_vendor(context.backend);
+  report_.no_vendor = records_.space().no_vendor();
   report_.workload = records_.workload();
   report_.label = task.label;
   report_.threads = threads;
@@ -46,6 +48,8 @@ void TaskRun::enter(plan::Phase phase) {
   state.noise = report_.noise;
   state.searched_at = report_.searched_at;
   state.rank_correlations = report_.ranked;
+  state.vendor = report_.vendor;
+  state.no_vendor = report_.no_vendor;
   state.note = report_.remark();
   const Account::Span storing(context_.account, Activity::kStore);
   context_.store.enter_phase(row_, plan::name_of(phase), json_text(state),

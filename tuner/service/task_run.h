@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "db/store/rank_correlations.h"
+#include "db/store/vendor_standing.h"
 #include "tuner/search/search.h"
 #include "tuner/service/executor.h"
 #include "tuner/service/plan.h"
@@ -59,15 +60,9 @@ struct TaskReport {
   // each stands for.
   std::vector<std::pair<db::Dims, double>> searched_at;
   // The vendor's routine beside the fastest of ours, in the same cases of the cross-evaluation.
-  // Nothing where it took no part, or was not right at each size.
-  struct Vendor {
-    size_t sizes = 0, wins = 0;         // where it was faster than all of ours
-    double faster = 1, slower = 1;      // geometric means: ours over its where it wins, and back
-    std::vector<db::Dims> ours_behind;  // sizes at which ours takes over 5 % more
-    double worst = 0;                   // the most that ours takes more, as a share
-  };
-  std::optional<Vendor> vendor;
-  std::string no_vendor;     // why it took no part
+  // Nothing where none was made.
+  std::optional<db::VendorStanding> vendor;
+  std::string no_vendor;     // why it took no part, or none at some sizes
   std::string search_ended;  // why it did before its time; empty: it did not
   // A/A pairs: how far two medians of the default schedule, taken side by side, lie apart (median
   // over the sizes); and the default's time at the end over its time at the start, less one.
@@ -152,8 +147,8 @@ class TaskRun {
   // Stores what the code of the default, of the table's entries and of other finalists is, where
   // the database does not have it and the campaign has the time.
   void keep_code(const db::NewDispatchTable& table);
-  // At the sizes that no choice saw.
   void report_vendor();
+  // At the sizes that no choice saw.
   void report_held_out(const Table& table, const TableEvidence& e, size_t single);
 
   db::TrialKey key(const db::Hash& config, size_t point, db::Role role) const;

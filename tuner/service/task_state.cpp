@@ -21,6 +21,8 @@ std::string json_text(const TaskState& s) {
     row["round"] = round;
     row["correlation"] = correlation;
   }
+  if (s.vendor) detail["vendor"] = nlohmann::json::parse(db::json_text(*s.vendor));
+  if (!s.no_vendor.empty()) detail["no_vendor"] = s.no_vendor;
   if (!s.note.empty()) detail["note"] = s.note;
   return nimble::json_text(detail, -1);
 }
@@ -60,6 +62,8 @@ TaskState task_state_from_json(const std::string& detail) {
                                      share->template get<double>());
     }
   out.rank_correlations = db::rank_correlations_of(detail);
+  out.vendor = db::vendor_standing_of(detail);
+  out.no_vendor = text("no_vendor").value_or("");
   out.note = text("note").value_or("");
   return out;
 }

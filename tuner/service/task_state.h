@@ -8,6 +8,7 @@
 
 #include "db/store/rank_correlations.h"
 #include "db/store/records.h"
+#include "db/store/vendor_standing.h"
 
 namespace nimble::tuner {
 
@@ -22,6 +23,9 @@ struct TaskState {
   // Shapes that the search runs at, with the share of the weight that each stands for.
   std::vector<std::pair<db::Dims, double>> searched_at;
   db::RankCorrelations rank_correlations;
+  // Of the cross-evaluation; and why the vendor's routine took no part, or none at some sizes.
+  std::optional<db::VendorStanding> vendor;
+  std::string no_vendor;
   std::string note;  // why it has no faster schedule; empty: nothing to say
 };
 

@@ -39,6 +39,11 @@ std::optional<tuned::Candidate> Space::vendor_candidate() const {
   return tuned::Candidate{tuned::kVendorTemplate, {}, vendor_};
 }
 
+void Space::leave_out_vendor(const std::string& why) {
+  vendor_.clear();
+  no_vendor_ = why;
+}
+
 int64_t Space::size() const {
   int64_t total = vendor_.empty() ? 0 : 1;
   for (const Part& p : parts_) {

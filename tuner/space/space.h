@@ -49,6 +49,8 @@ class Space {
   std::optional<tuned::Candidate> vendor_candidate() const;
   // Why the vendor's routine takes no part; empty if it does.
   const std::string& no_vendor() const { return no_vendor_; }
+  // Where its library is not there, for example.
+  void leave_out_vendor(const std::string& why);
 
  private:
   struct Part {

@@ -1,5 +1,6 @@
 // nimble campaigns: campaigns that a service tunes on a fleet of machines.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@
 #include "tuner/service/submission.h"
 #include "tuner/service/task_state.h"
 #include "tuner/tools/tune_arguments.h"
+#include "tuner/tools/vendor_column.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/subcommands.h"
 #include "vm/arguments/table.h"
@@ -129,8 +131,19 @@ std::string verdict_text(const db::MachineVerdict* v) {
   return v->slowness > 1.05 ? fmt::format("; {:.2f} x as slow as others", v->slowness) : "";
 }
 
+// The vendor's routines beside ours, in all tasks together: nothing while none was compared.
+std::optional<db::VendorStanding> vendor_of(const tuner::CampaignStatus& s) {
+  std::vector<db::VendorStanding> all;
+  for (const db::Task& t : s.tasks)
+    if (std::optional<db::VendorStanding> known = db::vendor_standing_of(t.detail))
+      all.push_back(std::move(*known));
+  if (all.empty()) return std::nullopt;
+  return db::sum_of(all);
+}
+
 Json json_of(const tuner::CampaignStatus& s) {
   Json tasks = Json::array(), machines = Json::array(), requests = Json::array();
+  const std::optional<db::VendorStanding> vendor = vendor_of(s);
   for (const db::Task& t : s.tasks)
     tasks.push_back({{"task", t.uuid},
                      {"workload", t.workload},
@@ -171,7 +184,8 @@ Json json_of(const tuner::CampaignStatus& s) {
           {"command", s.campaign.command},
           {"tasks", tasks},
           {"machines", machines},
-          {"requests", requests}};
+          {"requests", requests},
+          {"vendor", vendor ? Json::parse(db::json_text(*vendor)) : Json()}};
 }
 
 std::string seconds(const Json& s) {
@@ -207,6 +221,7 @@ Table task_table(const tuner::CampaignStatus& s) {
                 }},
                "trials",
                "failed",
+               tools::vendor_column(),
                {"spent_s", "used", seconds}});
   const Json all = json_of(s);
   for (size_t i = 0; i < s.tasks.size(); ++i) {
@@ -216,6 +231,7 @@ Table task_table(const tuner::CampaignStatus& s) {
     t["trials"] = state.trials;
     t["failed"] = state.failed;
     t["spent_s"] = state.spent_s;
+    if (state.vendor) t["vendor"] = Json::parse(db::json_text(*state.vendor));
     table.add_object(std::move(t));
   }
   return table;
@@ -224,6 +240,36 @@ Table task_table(const tuner::CampaignStatus& s) {
 // Why a task has no faster schedule, or no verified one; empty: there is nothing to say.
 std::string note_of(const db::Task& task) {
   return tuner::task_state_from_json(task.detail).note;
+}
+
+constexpr size_t kMostReasons = 8;
+
+// What people should know of it: how much it says, and where to look.
+void print_vendor(const tuner::CampaignStatus& s) {
+  if (const std::optional<db::VendorStanding> all = vendor_of(s)) {
+    std::string text =
+        fmt::format("the vendor's routines took part in {} of {} cases", all->sizes, all->of);
+    if (all->failed > 0) text += fmt::format(", and were wrong or broke off in {}", all->failed);
+    if (all->sizes > 0) text += fmt::format("; wins: {}", db::text_of(*all));
+    std::cout << "  " << text << '\n';
+  }
+  std::map<std::string, int> missing;  // tasks, by the reason
+  for (const db::Task& t : s.tasks) {
+    const tuner::TaskState state = tuner::task_state_from_json(t.detail);
+    if (state.vendor && !state.vendor->ours_behind.empty()) {
+      std::vector<std::string> sizes;
+      for (const db::Dims& size : state.vendor->ours_behind) sizes.push_back(db::text_of(size));
+      std::cout << fmt::format("  {}: ours takes over 5% more at {}\n", printable(t.label),
+                               printable(fmt::format("{}", fmt::join(sizes, "; "))));
+    }
+    const bool everywhere = state.vendor && state.vendor->sizes == state.vendor->of;
+    if (!state.no_vendor.empty() && !everywhere) ++missing[state.no_vendor];
+  }
+  size_t told = 0;
+  for (const auto& [why, tasks] : missing)
+    if (told++ < kMostReasons)
+      std::cout << fmt::format("  no vendor's routine for {} of {} workloads: {}\n", tasks,
+                               s.tasks.size(), printable(why));
 }
 
 Table worker_table(const tuner::FleetStatus& fleet) {
@@ -293,6 +339,7 @@ int status(const Arguments& a) {
           for (const db::Task& t : s.tasks)
             if (const std::string note = note_of(t); !note.empty())
               std::cout << fmt::format("  {}: {}\n", printable(t.label), printable(note));
+          print_vendor(s);
           for (const db::Consumption& c : s.machines)
             std::cout << fmt::format("  {} used {}{}\n", printable(c.hostname),
                                      tuner::duration_text(c.consumed_s),

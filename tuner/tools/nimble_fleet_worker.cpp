@@ -86,18 +86,21 @@ void print(const tuner::FleetTally& tally, bool stopped, Format format) {
           passed.push_back({{"campaign", campaign}, {"reason", reason}});
         return Json{{"jobs", tally.jobs},
                     {"trials", tally.trials},
+                    {"absent", tally.absent},
                     {"leases_lost", tally.leases_lost},
                     {"interrupted", stopped},
                     {"passed_over", passed}};
       },
       [&] {
-        Table table({"jobs", "trials", "leases_lost", "passed_over"});
-        table.add({tally.jobs, tally.trials, tally.leases_lost, tally.passed_over.size()});
+        Table table({"jobs", "trials", "absent", "leases_lost", "passed_over"});
+        table.add({tally.jobs, tally.trials, tally.absent, tally.leases_lost,
+                   tally.passed_over.size()});
         return table;
       },
       [&] {
-        Table table({"jobs", "trials", {"leases_lost", "leases lost"}});
-        table.add({tally.jobs, tally.trials, tally.leases_lost});
+        Table table(
+            {"jobs", "trials", {"absent", "not available"}, {"leases_lost", "leases lost"}});
+        table.add({tally.jobs, tally.trials, tally.absent, tally.leases_lost});
         std::cout << table.text();
         for (const auto& [campaign, reason] : tally.passed_over)
           std::cout << fmt::format("campaign {} was passed over: {}\n", campaign.substr(0, 8),

@@ -11,6 +11,7 @@
 #include "db/store/place.h"
 #include "tuner/service/campaign.h"
 #include "tuner/tools/tune_arguments.h"
+#include "tuner/tools/vendor_column.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/interrupt.h"
 #include "vm/arguments/table.h"
@@ -37,17 +38,6 @@ std::string ns_text(const Json& value) {
   const double ns = value.is_number() ? value.get<double>() : 0;
   if (ns <= 0) return "-";
   return ns < 1e4 ? fmt::format("{:.0f} ns", ns) : fmt::format("{:.1f} us", ns / 1000);
-}
-
-// "3/12 by 1.21x, behind 1.35x": how often and by how much it is faster than ours, and slower.
-std::string vendor_text(const Json& v) {
-  if (!v.is_object()) return "-";
-  const auto sizes = v["sizes"].get<size_t>(), wins = v["wins"].get<size_t>();
-  std::string out = fmt::format("{}/{}", wins, sizes);
-  if (wins > 0) out += fmt::format(" by {:.2f}x", v["faster"].get<double>());
-  if (wins < sizes)
-    out += fmt::format("{} {:.2f}x", wins > 0 ? ", behind" : " behind", v["slower"].get<double>());
-  return out;
 }
 
 Json json_of(const tuner::TaskReport& r) {
@@ -84,16 +74,8 @@ Json json_of(const tuner::TaskReport& r) {
   j["rank_correlations"] = ranked;
   j["searched_at"] = searched_at;
   if (!r.search_ended.empty()) j["search_ended"] = r.search_ended;
-  if (r.vendor) {
-    j["vendor"] = {{"sizes", r.vendor->sizes},
-                   {"wins", r.vendor->wins},
-                   {"faster", r.vendor->faster},
-                   {"slower", r.vendor->slower},
-                   {"ours_behind", r.vendor->ours_behind},
-                   {"worst", r.vendor->worst}};
-  } else if (!r.no_vendor.empty()) {
-    j["no_vendor"] = r.no_vendor;
-  }
+  if (r.vendor) j["vendor"] = Json::parse(db::json_text(*r.vendor));
+  if (!r.no_vendor.empty()) j["no_vendor"] = r.no_vendor;
   if (r.noise) j["noise"] = *r.noise;
   if (r.drift) j["drift"] = *r.drift;
   if (r.held_out_regret) j["held_out_regret"] = *r.held_out_regret;
@@ -122,7 +104,7 @@ Table workload_table(const tuner::CampaignReport& report) {
        {"worst_regret", "worst", cell::percent},
        {"single_regret", "one config", cell::percent},
        {"held_out_regret", "unseen", cell::percent},
-       {"vendor", "vendor wins", vendor_text},
+       tools::vendor_column(),
        "note"});
   for (const tuner::TaskReport& r : report.tasks) {
     Json row = json_of(r);

@@ -109,6 +109,9 @@ class OneThread {
 
 // Opens a library of this major version, 2 or 3. `file`: its path, or a name that the system knows.
 std::unique_ptr<Library> open_library(int major, const std::string& file);
+// The newer one if it can be used, else the older; of two that cannot the one that is installed,
+// so that its problem is told.
+std::unique_ptr<Library> better_of(std::unique_ptr<Library> newer, std::unique_ptr<Library> older);
 // The one of this process: version 3 if it is installed and usable, else version 2.
 const Library& library();
 

@@ -422,11 +422,18 @@ std::unique_ptr<Library> open_library(int major, const std::string& file) {
       major == 3 ? functions_of_version3() : functions_of_version2(), file);
 }
 
+std::unique_ptr<Library> better_of(std::unique_ptr<Library> newer, std::unique_ptr<Library> older) {
+  const bool takes_newer =
+      newer->problem().empty() ||
+      (!older->problem().empty() && older->version().empty() && !newer->version().empty());
+  return takes_newer ? std::move(newer) : std::move(older);
+}
+
 const Library& library() {
   static const Library* const opened = [] {
     std::unique_ptr<Library> newer = open_library(3, "libdnnl.so.3");
     if (newer->problem().empty()) return newer.release();
-    return open_library(2, "libdnnl.so.2").release();
+    return better_of(std::move(newer), open_library(2, "libdnnl.so.2")).release();
   }();
   return *opened;
 }

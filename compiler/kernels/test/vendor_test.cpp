@@ -76,6 +76,16 @@ TEST(Vendor, KnowsSwishNumbersAndLimits) {
                           VendorStep{VendorOp::kClip, 0, -1, 6}, VendorStep{VendorOp::kMul, 3}));
 }
 
+// What a configuration cannot say; the runtime would take it for damaged.
+TEST(Vendor, TakesNoNumbersBeyondF32) {
+  for (const char* most : {"1e39", "-1e300"})
+    EXPECT_THAT(
+        why_not(product(fmt::format("  let %s = clip(%y) {{min = -1.0, max = {}}};\n", most), "s")),
+        HasSubstr("max of clip beyond f32"));
+  EXPECT_THAT(why_not(product("  let %s = clip(%y) {min = 0.0};\n", "s")),
+              HasSubstr("clip has no max"));
+}
+
 TEST(Vendor, SaysWhatItIsNotAskedFor) {
   EXPECT_EQ(why_not(product("")), "it is one");
   EXPECT_THAT(why_not(product("  let %s = sin(%y);\n", "s")), HasSubstr("no sin"));

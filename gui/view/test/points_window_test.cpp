@@ -267,13 +267,17 @@ class PointsWindowTest : public QObject {
     task.uuid = db::uuid_of_task(campaign, facts->workload);
     s->add_tasks({task});
     s->enter_phase(task.uuid, "search",
-                   QStringLiteral(R"({"rank_correlations":[{"round":%1,"correlation":0.5}]})")
+                   QStringLiteral(R"({"rank_correlations":[{"round":%1,"correlation":0.5}],
+                       "vendor":{"sizes":3,"of":4,"failed":0,"wins":1,"faster":1.25,"slower":2,
+                       "worst":0.25}})")
                        .arg(round)
                        .toStdString());
     at_.context().session.refresh();
     at_.wait();
     QCOMPARE(shapes->count(), 2);
     QVERIFY(shapes->isEnabled());
+    QVERIFY2(view->status().contains(QStringLiteral("vendor's routine: faster at 1/3 of 4")),
+             qPrintable(view->status()));
     QCOMPARE(shapes->currentText().toStdString(), first);
     QCOMPARE(view->table().rows.size(), all);
     QVERIFY(view->plot().yAxis2->visible());

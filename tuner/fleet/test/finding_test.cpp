@@ -33,6 +33,17 @@ TEST(Finding, TheFirstEntryTellsTheDrift) {
   EXPECT_FALSE(drift_of({wrong, slower}));
 }
 
+TEST(Finding, WhatTheMachineLacksHasAClassOfItsOwn) {
+  EntryResult r = measured({});
+  r.state = EntryState::kUnavailable;
+  r.message = "libdnnl.so.2 is not installed";
+  const auto found = finding_of(r, "artifact", kKeys);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->error_class, db::kNotAvailable);
+  EXPECT_EQ(found->message, r.message);
+  EXPECT_FALSE(found->measurement || found->correctness);
+}
+
 TEST(Finding, AFailureLeavesALog) {
   EntryResult r = measured({1, 2, 3});
   EXPECT_FALSE(log_of(r, *finding_of(r, "artifact", kKeys), "again"));

@@ -42,6 +42,39 @@ TEST_F(FleetWorkerTest, ReportsWhatBecameOfEachCandidate) {
   EXPECT_EQ(measured, 2);
 }
 
+// No failure, and nothing that the job waits for: another machine may have what this one lacks.
+TEST_F(FleetWorkerTest, WhatTheMachineLacksIsToldAsAbsent) {
+  const db::NewJob j = job({"vendor.none", "test.wrong"});
+  const db::Uuid uuid = store->publish(j);
+  const FleetTally tally = work();
+  EXPECT_EQ(tally.trials, 2);
+  EXPECT_EQ(tally.absent, 1);
+  EXPECT_EQ(tally.passed_over.size(), 0u) << said;
+  EXPECT_EQ(store->job(uuid)->state, db::JobState::kDone) << said;
+  EXPECT_EQ(trial(j, 0).state, TrialState::kOk);
+  EXPECT_EQ(trial(j, 1).state, TrialState::kQueued);
+  EXPECT_EQ(trial(j, 2).state, TrialState::kWrong);
+  EXPECT_THAT(said, HasSubstr("not available here"));
+  const std::vector<db::FailureLog> logs = store->failures(trial(j, 1).uuid);
+  ASSERT_EQ(logs.size(), 1u);
+  EXPECT_EQ(logs[0].error_class, db::kNotAvailable);
+  EXPECT_THAT(logs[0].message, HasSubstr("vendor.none"));
+  EXPECT_EQ(store->progress(j.campaign).failed, 1) << "the wrong one";
+}
+
+// As where the worker is of another version than the service: others may serve the campaign.
+TEST_F(FleetWorkerTest, ACampaignOfWhichTheMachineLacksAllIsPassedOver) {
+  db::NewJob j = job({});
+  j.trials[0].candidate = store->put_blob(fault_executable({"vendor.none"}));
+  store->put(db::Candidate{j.trials[0].artifact, *j.trials[0].candidate, "x86-64"});
+  const db::Uuid uuid = store->publish(j);
+  const FleetTally tally = work();
+  EXPECT_EQ(tally.jobs, 0);
+  ASSERT_EQ(tally.passed_over.size(), 1u) << said;
+  EXPECT_THAT(tally.passed_over.begin()->second, HasSubstr("vendor.none"));
+  EXPECT_EQ(store->job(uuid)->state, db::JobState::kQueued);
+}
+
 // The default schedule against itself, in the same case: what a gain must exceed.
 TEST_F(FleetWorkerTest, OfAPairedCaseTheFirstTrialHasATwin) {
   const db::NewJob alone = job({"test.copy"});

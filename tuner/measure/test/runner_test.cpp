@@ -360,6 +360,22 @@ TEST(Runner, DropsASlowCandidateFromTheRace) {
   EXPECT_LT(results[1].samples_ns.size(), 6u);
 }
 
+// Nor does it keep the others from being measured, and it is so when it is asked for again.
+TEST(Runner, WhatTheMachineLacksIsNoFailureOfTheCandidate) {
+  Runner runner(options());
+  const uint32_t lacks = runner.add(fault_executable({"vendor.none"})),
+                 good = runner.add(fault_executable({"test.copy"}));
+  Case c = copy_case(good, 1);
+  c.entries.push_back({lacks, 0});
+  for (int again = 0; again < 2; ++again) {
+    const auto results = runner.measure(c);
+    EXPECT_EQ(results[0].state, EntryState::kOk) << results[0].message;
+    EXPECT_EQ(results[1].state, EntryState::kUnavailable);
+    EXPECT_THAT(results[1].message, ::testing::HasSubstr("vendor.none"));
+  }
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
 TEST(Runner, ReportsAnExecutableThatIsNone) {
   Runner runner(options());
   const uint32_t bad = runner.add({1, 2, 3}), good = runner.add(fault_executable({"test.copy"}));

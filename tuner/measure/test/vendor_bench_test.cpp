@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kDepth = 24, kColumns = 40, kWidth = 32, kPanels = 2;
 
 // Kernels of a product with packed weights, a bias and a ReLU: one that is told so, one without the
-// ReLU, one that was measured with another version.
+// ReLU, one that is told of other weights, for which nothing can be made ready.
 std::vector<uint8_t> executable(const std::string& version) {
   exec::VendorCall call;
   call.routine = "onednn.matmul";
@@ -31,8 +31,10 @@ std::vector<uint8_t> executable(const std::string& version) {
   call.then = {{exec::VendorOp::kAdd, 2}, {exec::VendorOp::kRelu}};
   exec::VendorCall wrong = call;
   wrong.then.pop_back();
+  exec::VendorCall other = call;
+  other.k = kDepth + 1;
   exec::Executable e;
-  for (const exec::VendorCall& c : {call, wrong}) {
+  for (const exec::VendorCall& c : {call, wrong, other}) {
     exec::Kernel k =
         exec::assemble(
             fmt::format("kernel \"k{}\" {{ symbols m in f32 ([a0], [{}]) in f32 ([{}], [{}], [{}]) "
@@ -83,18 +85,19 @@ TEST(VendorBench, ARoutineIsMadeReadyForEachCase) {
   if (const std::string why = routine->unavailable(); !why.empty()) GTEST_SKIP() << why;
   Progress progress;
   Bench bench(&progress);
-  ASSERT_EQ(bench.load(1, executable(routine->version())), 2u);
+  ASSERT_EQ(bench.load(1, executable(routine->version())), 3u);
   // Other sizes, other rows, other weights where the ones before lay.
   for (const char* policy : {"warm", "cold"})
     for (const auto& [m, seed, weight] :
          {std::tuple{5, 1, 1.0}, {5, 2, 1.0}, {37, 2, 1.0}, {37, 2, 0.5}, {1, 3, 0.25}}) {
       Case c = case_of(m, static_cast<uint64_t>(seed), weight, policy);
-      c.entries = {{1, 0}, {1, 1}};
-      std::vector<EntryResult> results(2);
+      c.entries = {{1, 0}, {1, 1}, {1, 2}};
+      std::vector<EntryResult> results(3);
       bench.measure(c, [&](const EntryResult& r) { results.at(r.index) = r; });
       EXPECT_EQ(results[0].state, EntryState::kOk) << results[0].message;
       EXPECT_FALSE(results[0].samples_ns.empty());
       EXPECT_EQ(results[1].state, EntryState::kWrong) << "it leaves the ReLU out";
+      EXPECT_EQ(results[2].state, EntryState::kUnavailable) << results[2].message;
       c.entries = {{1, 0}};
       const auto outputs = bench.run(c);
       EXPECT_LE(compare_tensors(DType::kF32, outputs.at(0), c.expected[0]), 1e-5);

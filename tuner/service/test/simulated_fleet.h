@@ -170,6 +170,8 @@ class SimulatedFleet {
   std::vector<SimulatedCampaign> campaigns;
   double lease_s = 60;
   double noise = 0.01;
+  // Whether a machine lacks what a configuration needs.
+  std::function<bool(const SimulatedWorker&, const std::string&)> lacks;
   double disturbed = 0;  // share of cases in which the default schedule takes 30 times as long
   // Called before each plan is asked, with its number: a test may put a restarted one in its place.
   std::function<void(size_t)> before_want;
@@ -342,6 +344,10 @@ class SimulatedFleet {
         static_cast<double>(hash64("disturbed" + key) >> 11) * 0x1p-53 < disturbed;
     for (const auto* list : {&w.anchors, &w.configs})
       for (const std::string& config : *list) {
+        if (lacks && lacks(worker, config)) {
+          out.absent.insert(config);
+          continue;
+        }
         std::optional<double> ns = campaigns[c].space->time(w.task, w.point, config);
         if (ns && disturbs && config == SimulatedSpace::default_of(w.task)) *ns *= 30;
         if (ns)

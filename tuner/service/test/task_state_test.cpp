@@ -17,6 +17,8 @@ TEST(TaskState, IsReadAsItWasWritten) {
   s.noise = 0.01;
   s.searched_at = {{{{"n", 64}}, 0.75}, {{{"n", 4}}, 0.25}};
   s.rank_correlations = {{1, 0.5}, {2, -0.25}};
+  s.vendor = db::standing_of(std::vector<db::BothSides>{{{{"n", 4}}, 10, 20}, {{{"n", 8}}, 10, 9}});
+  s.no_vendor = "far: libdnnl.so.2 is not installed";
   s.note = "ended without a worker";
   const TaskState read = task_state_from_json(json_text(s));
   EXPECT_EQ(read.best_ratio, s.best_ratio);
@@ -29,6 +31,8 @@ TEST(TaskState, IsReadAsItWasWritten) {
   EXPECT_EQ(read.noise, s.noise);
   EXPECT_EQ(read.searched_at, s.searched_at);
   EXPECT_EQ(read.rank_correlations, s.rank_correlations);
+  EXPECT_EQ(read.vendor, s.vendor);
+  EXPECT_EQ(read.no_vendor, s.no_vendor);
   EXPECT_EQ(read.note, s.note);
   EXPECT_EQ(json_text(task_state_from_json(json_text(TaskState{}))), json_text(TaskState{}));
 }

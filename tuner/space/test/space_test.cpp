@@ -150,6 +150,20 @@ TEST(Space, TheVendorTakesPartWhereItComputesTheWorkload) {
   EXPECT_FALSE(Space(sums, t).vendor_candidate());
 }
 
+TEST(Space, AVendorThatIsLeftOutIsNoCandidate) {
+  const kernels::TargetInfo t = target();
+  const kernels::Workload packed = product();
+  Space space(packed, t);
+  const tuned::Candidate vendor = *space.vendor_candidate();
+  const int64_t with = space.size();
+  space.leave_out_vendor("libdnnl.so.2 is not installed");
+  EXPECT_EQ(space.no_vendor(), "libdnnl.so.2 is not installed");
+  EXPECT_FALSE(space.vendor_candidate());
+  EXPECT_FALSE(space.contains(vendor));
+  EXPECT_EQ(space.size(), with - 1);
+  for (const tuned::Candidate& c : space.enumerate(1 << 20)) EXPECT_EQ(c.vendor, "");
+}
+
 TEST(Space, CandidatesAreStoredAndReadBack) {
   const kernels::Workload w = product();
   const kernels::TargetInfo t = target();

@@ -82,6 +82,29 @@ TEST_F(CampaignsProgram, StatusSaysWhyATaskKeepsItsDefaultSchedule) {
   }
 }
 
+TEST_F(CampaignsProgram, StatusSaysHowOftenAVendorsRoutineWins) {
+  const std::string uuid = submit();
+  const db::Uuid task = store()->tasks(uuid).at(0).uuid;
+  const auto status = [&] { return json::parse(run("status --format json").out)["campaigns"][0]; };
+  EXPECT_TRUE(status()["vendor"].is_null());
+  EXPECT_THAT(run("status").out, Not(HasSubstr("vendor's routine")));
+  store()->enter_phase(task, "verify", R"({"vendor":{"sizes":3,"of":5,"failed":1,"wins":1,
+      "faster":1.25,"slower":2,"worst":0.25,"ours_behind":[{"n":64},{"n":7}]},
+      "no_vendor":"far: libdnnl.so.2 is not\u001b installed"})");
+  const json found = status();
+  EXPECT_EQ(found["vendor"]["sizes"], 3);
+  EXPECT_EQ(found["vendor"]["of"], 5);
+  EXPECT_EQ(found["vendor"]["failed"], 1);
+  EXPECT_EQ(found["vendor"]["faster"], 1.25);
+  EXPECT_EQ(found["tasks"][0]["detail"]["vendor"]["ours_behind"][0]["n"], 64);
+  const std::string text = run("status").out;
+  for (const char* part :
+       {"1/3 of 5 by 1.25x, behind 2.00x", "took part in 3 of 5 cases", "wrong or broke off in 1",
+        "softmax: ours takes over 5% more at n=64; n=7",
+        "for 1 of 1 workloads: far: libdnnl.so.2 is not? installed"})
+    EXPECT_THAT(text, HasSubstr(part));
+}
+
 TEST_F(CampaignsProgram, RequestsWaitInTheDatabaseForTheServicesAnswer) {
   const std::string uuid = submit();
   EXPECT_EQ(run("pause " + uuid + " --reason 'machines are needed'").exit_code, 0);

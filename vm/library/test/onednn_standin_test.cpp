@@ -80,6 +80,16 @@ TEST(OneDnnStandin, OtherThreadsThanOpenMpsAreRefused) {
   EXPECT_THAT(open_library(3, NIMBLE_STANDIN_TBB)->problem(), HasSubstr("threads"));
 }
 
+TEST(OneDnnStandin, OfTwoThatCannotBeUsedTheInstalledOneSaysWhy) {
+  const auto file = [](const char* name) { return open_library(3, name); };
+  const char nowhere[] = "/nowhere/libdnnl.so.3";
+  EXPECT_THAT(better_of(file(NIMBLE_STANDIN_TBB), file(nowhere))->problem(), HasSubstr("threads"));
+  EXPECT_THAT(better_of(file(nowhere), file(NIMBLE_STANDIN_TBB))->problem(), HasSubstr("threads"));
+  EXPECT_THAT(better_of(file(nowhere), file(nowhere))->problem(), HasSubstr("not installed"));
+  EXPECT_EQ(better_of(file(NIMBLE_STANDIN_OMP), file(nowhere))->problem(), "");
+  EXPECT_EQ(better_of(file(NIMBLE_STANDIN_TBB), file(NIMBLE_STANDIN_OMP))->problem(), "");
+}
+
 TEST(OneDnnStandin, AnotherVersionIsRefused) {
   EXPECT_THAT(open_library(2, NIMBLE_STANDIN_OMP)->problem(), HasSubstr("is oneDNN 3.2"));
   EXPECT_THAT(open_library(3, "/nowhere/libdnnl.so.3")->problem(), HasSubstr("not installed"));

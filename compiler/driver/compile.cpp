@@ -168,15 +168,18 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   context.target = options.target;
   context.device = options.device;
   context.precision = options.precision;
+  context.winograd = options.winograd;
   say("running passes");
   ir::Module lowered =
       passes::run_pipeline(typed, context, options.pipeline, report ? &report->passes : nullptr);
   if (report) report->passes_ms = ms_since(begin);
 
-  const passes::CrashScope scope(typed, "code generation",
-                                 fmt::format("--target {} --precision {}", options.target.level,
-                                             passes::name_of(options.precision)),
-                                 passes::CrashScope::Program::kCompile);
+  const passes::CrashScope scope(
+      typed, "code generation",
+      fmt::format("--target {} --precision {}{}", options.target.level,
+                  passes::name_of(options.precision),
+                  options.winograd == 0 ? "" : fmt::format(" --winograd {}", options.winograd)),
+      passes::CrashScope::Program::kCompile);
   exec::Executable out;
   const std::string policy_class =
       options.policy_class.empty() ? implied_policy(lowered, options.tuned) : options.policy_class;
@@ -189,6 +192,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   out.provenance.model = module.source;
   out.provenance.database = options.tuned ? options.tuned->identity() : "";
   out.provenance.options["precision"] = passes::name_of(options.precision);
+  if (options.winograd != 0) out.provenance.options["winograd"] = std::to_string(options.winograd);
   exec::verify(out, "compiled executable");
   if (report) {
     report->policy_class = policy_class;

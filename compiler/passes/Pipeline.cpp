@@ -73,6 +73,7 @@ const std::vector<std::string>& default_pipeline() {
       "set-precision",
       "quantise-products",
       "quantise-weights",
+      "use-winograd",
       "pack-weights",
       "widen-products",
       "expand-blockwise",
@@ -219,6 +220,7 @@ std::string command_options(const PipelineOptions& options, size_t first_pass,
   if (!context.target.level.empty()) out += " --target " + context.target.level;
   if (context.precision != Precision{})
     out += fmt::format(" --precision {}", name_of(context.precision));
+  if (context.winograd != 0) out += fmt::format(" --winograd {}", context.winograd);
   if (!options.fusion) out += " --no-fusion";
   if (options.verify) out += " --verify";
   if (options.reserialise) out += " --reserialise";

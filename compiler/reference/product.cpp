@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "compiler/ir/blockwise.h"
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
+#include "compiler/ir/winograd.h"
 #include "compiler/reference/operand.h"
 
 namespace nimble::reference {
@@ -223,6 +225,76 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   return {y};
 }
 
+// left m right' of a row-major m (n, n), left and right being one matrix (rows, n). What is times
+// zero does not count, be it infinite.
+std::vector<double> transformed(std::span<const double> matrix, int64_t rows, int64_t n,
+                                const std::vector<double>& m) {
+  const auto product = [&](int64_t count, const auto& element) {
+    std::vector<double> out;
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t r = 0; r < rows; ++r) {
+        double sum = 0;
+        for (int64_t q = 0; q < n; ++q)
+          if (const double factor = matrix[static_cast<size_t>(r * n + q)]; factor != 0)
+            sum += factor * element(i, q);
+        out.push_back(sum);
+      }
+    return out;
+  };
+  // Along rows, (n, rows), then along columns: the result's transpose.
+  const std::vector<double> half =
+      product(n, [&](int64_t i, int64_t q) { return m[static_cast<size_t>(i * n + q)]; });
+  const std::vector<double> turned =
+      product(rows, [&](int64_t i, int64_t q) { return half[static_cast<size_t>(q * rows + i)]; });
+  std::vector<double> out(turned.size());
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < rows; ++j)
+      out[static_cast<size_t>(j * rows + i)] = turned[static_cast<size_t>(i * rows + j)];
+  return out;
+}
+
+// By the tiles, in f64: the weights are those of f32, so it is not quite the plain convolution.
+std::vector<Array> packed_winograd(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &u = c.in[1];
+  const ir::Winograd& form = ir::winograd_of(c.e.attrs);
+  const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
+  const int64_t tile = form.tile, points = form.points(), products = form.products();
+  const int64_t channels = x.shape[3], filters = y.shape[3], width = u.shape[3];
+  const auto at = [](const Shape& s, int64_t b, int64_t i, int64_t j, int64_t k) {
+    return static_cast<size_t>(((b * s[1] + i) * s[2] + j) * s[3] + k);
+  };
+  for_each({y.shape[0], (y.shape[1] + tile - 1) / tile, (y.shape[2] + tile - 1) / tile},
+           [&](const Shape& t, int64_t) {
+             const int64_t top = t[1] * tile, left = t[2] * tile;
+             std::vector<std::vector<double>> image;  // of each channel
+             for (int64_t ch = 0; ch < channels; ++ch) {
+               std::vector<double> pixels;
+               for (int64_t i = top - pads[0]; i < top - pads[0] + points; ++i)
+                 for (int64_t j = left - pads[1]; j < left - pads[1] + points; ++j) {
+                   const bool padding = i < 0 || i >= x.shape[1] || j < 0 || j >= x.shape[2];
+                   pixels.push_back(padding ? 0 : x.f[at(x.shape, t[0], i, j, ch)]);
+                 }
+               image.push_back(transformed(form.image, points, points, pixels));
+             }
+             for (int64_t o = 0; o < filters; ++o) {
+               std::vector<double> sums(static_cast<size_t>(products), 0.0);
+               for (int64_t s = 0; s < products; ++s)
+                 for (int64_t ch = 0; ch < channels; ++ch)
+                   sums[static_cast<size_t>(s)] +=
+                       image[static_cast<size_t>(ch)][static_cast<size_t>(s)] *
+                       u.f[at(u.shape, o / width, s, ch, o % width)];
+               const std::vector<double> pixels = transformed(form.result, tile, points, sums);
+               for (int64_t i = 0; i < std::min(tile, y.shape[1] - top); ++i)
+                 for (int64_t j = 0; j < std::min(tile, y.shape[2] - left); ++j)
+                   y.f[at(y.shape, t[0], top + i, left + j, o)] =
+                       pixels[static_cast<size_t>(i * tile + j)] +
+                       (c.in.size() > 2 ? c.in[2].f[static_cast<size_t>(o)] : 0);
+             }
+           });
+  return {y};
+}
+
 // What a mask adds to the score at (b, h, i, j): a bool one lets keys through.
 double bias(const Array& mask, const Shape& at) {
   const auto i = static_cast<size_t>(broadcast_offset(mask.shape, at));
@@ -268,8 +340,13 @@ std::vector<Array> attention(const OpCall& c) {
 
 ReferenceFunction find_product(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {
-      {"matmul", matmul}, {"packed_matmul", packed_matmul}, {"blockwise_matmul", blockwise_matmul},
-      {"conv2d", conv2d}, {"packed_conv2d", packed_conv2d}, {"attention", attention}};
+      {"matmul", matmul},
+      {"packed_matmul", packed_matmul},
+      {"blockwise_matmul", blockwise_matmul},
+      {"conv2d", conv2d},
+      {"packed_conv2d", packed_conv2d},
+      {"packed_winograd", packed_winograd},
+      {"attention", attention}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

@@ -8,6 +8,7 @@
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/ir/winograd.h"
 #include "compiler/reference/region.h"
 
 namespace nimble::reference {
@@ -269,6 +270,46 @@ bool packed_conv2d(const DemandCall& c, const Region& out, Demand& d) {
   return true;
 }
 
+// Whole tiles, since where in its tile a pixel stands decides how it is rounded, and of the columns
+// the panels that hold them.
+bool packed_winograd(const DemandCall& c, const Region& out, Demand& d) {
+  const ir::Winograd& form = ir::winograd_of(c.e.attrs);
+  const auto& pads = ir::attr<Ints>(c.e.attrs, "pads");
+  const Shape& u = c.operands[1];
+  const int64_t width = u[3];
+  Region x = out, weights = Region::whole(u);
+  x.from[3] = 0;
+  x.extent[3] = u[2];
+  Ints around(4);
+  for (size_t k = 0; k < 2; ++k) {
+    Span s{};
+    const size_t axis = 1 + k;
+    const int64_t extent = c.operands[0][axis];
+    const int64_t all = extent + pads[k] + pads[2 + k] - (ir::Winograd::kTaps - 1);
+    const int64_t first = out.from[axis] / form.tile * form.tile;
+    const int64_t behind = out.from[axis] + out.extent[axis];
+    const int64_t end = std::min(all, (behind + form.tile - 1) / form.tile * form.tile);
+    d.inside[axis] = out.from[axis] - first;
+    if (!window(extent, first, end - first, ir::Winograd::kTaps, 1, pads[k], 1, &s)) return false;
+    x.from[axis] = s.from;
+    x.extent[axis] = s.extent;
+    around[k] = s.before;
+    around[2 + k] = s.after;
+  }
+  const int64_t first = out.from[3] / width * width;
+  const int64_t end = std::min(ir::attr<int64_t>(c.e.attrs, "filters"),
+                               (out.from[3] + out.extent[3] + width - 1) / width * width);
+  weights.from[0] = first / width;
+  weights.extent[0] = (end - first + width - 1) / width;
+  d.inside[3] = out.from[3] - first;
+  d.attrs["pads"] = around;
+  d.attrs["filters"] = end - first;
+  d.operands = {x, weights};
+  if (c.operands.size() > 2) d.operands.push_back({{first}, {end - first}});
+  d.work = form.products() * u[2];
+  return true;
+}
+
 bool pool2d(const DemandCall& c, const Region& out, Demand& d) {
   // Which padding counts depends on where the whole ends.
   if (ir::attr_or(c.e.attrs, "count_include_pad", false)) return false;
@@ -343,6 +384,7 @@ DemandRule find_demand_rule(const std::string& op) {
                                                            {"blockwise_matmul", blockwise_matmul},
                                                            {"conv2d", conv2d},
                                                            {"packed_conv2d", packed_conv2d},
+                                                           {"packed_winograd", packed_winograd},
                                                            {"max_pool2d", pool2d},
                                                            {"avg_pool2d", pool2d},
                                                            {"attention", attention},

@@ -106,12 +106,24 @@ void add_precision_argument(CLI::App& app, passes::Precision& precision) {
       ->default_str(std::string(passes::name_of(passes::Precision{})));
 }
 
+void add_winograd_argument(CLI::App& app, int64_t& winograd) {
+  app.add_option(
+         "--winograd", winograd,
+         "Make convolutions of 3 x 3 taps in f32, where it pays, by Winograd's tiles of at\n"
+         "most 2 x 2 or 4 x 4 pixels: fewer multiplications, other rounding errors, larger\n"
+         "ones (docs/running.md); 0: by none")
+      ->check(CLI::IsMember({0, 2, 4}))
+      ->capture_default_str();
+}
+
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
-                       const frontend::ImportOptions& options, passes::Precision precision) {
+                       const frontend::ImportOptions& options, passes::Precision precision,
+                       int64_t winograd) {
   std::string out = shell_word(model);
   for (const std::string& s : shapes) out += " --shape " + shell_word(s);
   if (precision != passes::Precision{})
     out += fmt::format(" --precision {}", passes::name_of(precision));
+  if (winograd != 0) out += fmt::format(" --winograd {}", winograd);
   if (!options.random_input.empty()) out += " --random-input " + shell_word(options.random_input);
   const frontend::DecodeOptions& decode = options.decode;
   if (decode.choice.empty()) return out;
@@ -146,6 +158,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
       ->capture_default_str();
   add_precision_argument(app, a.precision);
+  add_winograd_argument(app, a.winograd);
   app.add_option(
          "--db", a.databases,
          "Tuning database, a file or a URL; default: the environment's NIMBLE_DB. Of several,\n"
@@ -235,6 +248,7 @@ driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSour
   options.more_targets.assign(targets.begin() + 1, targets.end());
   options.device = device_by_name(a.device).value_or(kCpuDevice);
   options.precision = a.precision;
+  options.winograd = a.winograd;
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());
   options.tuned = tuned;
   if (a.policy != "auto") options.policy_class = a.policy;
@@ -273,7 +287,7 @@ bool require_tuned(const char* program, const ModelArguments& a,
   }
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
-  const std::string text = model_text(a.model, a.shapes, a.import, a.precision);
+  const std::string text = model_text(a.model, a.shapes, a.import, a.precision, a.winograd);
   fmt::print(
       stderr,
       "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "

@@ -20,6 +20,7 @@ struct ModelArguments {
   frontend::ImportOptions import;  // but for its shapes, which are texts here
   std::string target = "native", device = "cpu";
   passes::Precision precision = {};
+  int64_t winograd = 0;
   std::vector<std::string> databases;     // what counts more first
   std::string hardware, policy = "auto";  // whose records of it
   std::string crash_folder = passes::default_crash_folder();
@@ -38,13 +39,16 @@ std::string machine_target_names();
 void add_import_arguments(CLI::App& app, frontend::ImportOptions& options);
 // --precision.
 void add_precision_argument(CLI::App& app, passes::Precision& precision);
+// --winograd.
+void add_winograd_argument(CLI::App& app, int64_t& winograd);
 // The arguments of a shell that name the same model to another program: MODEL, --shape, --decode
-// and what belongs to it, --random-input, --precision. Without them that program would make other
-// workloads of it.
+// and what belongs to it, --random-input, --precision, --winograd. Without them that program would
+// make other workloads of it.
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
-                       const frontend::ImportOptions& options, passes::Precision precision);
-// MODEL, --decode, --random-input, --shape, --target, --device, --precision, --db, --hardware,
-// --policy, --disable-pass, --crash-dir.
+                       const frontend::ImportOptions& options, passes::Precision precision,
+                       int64_t winograd);
+// MODEL, --decode, --random-input, --shape, --target, --device, --precision, --winograd, --db,
+// --hardware, --policy, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);

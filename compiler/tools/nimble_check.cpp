@@ -45,6 +45,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   passes::PassContext context;
   context.target = kernels::loaded_target_by_name(o.model.target);
   context.precision = o.model.precision;
+  context.winograd = o.model.winograd;
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);

@@ -117,7 +117,8 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
   if (untuned)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
                untuned,
-               tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision),
+               tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision,
+                                 o.model.winograd),
                tools::database_word(o.model));
 }
 

@@ -98,6 +98,7 @@ int run(const Options& o) {
   context.target = kernels::target_by_name(o.model.target);
   context.device = device_by_name(o.model.device).value_or(kCpuDevice);
   context.precision = o.model.precision;
+  context.winograd = o.model.winograd;
   passes::PipelineOptions options;
   if (o.passes_given) options.passes = tools::split(o.passes);
   options.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
@@ -142,7 +143,7 @@ std::optional<int> parse(std::vector<std::string> words, Options* o) {
   app.add_flag("--statistics", o->statistics, "Print what the passes did on stderr");
   app.add_flag("--list", o->list, "List the passes");
   add_format(app, &o->format, "The list");
-  for (const char* once : {"--passes", "--target", "--precision", "--output"})
+  for (const char* once : {"--passes", "--target", "--precision", "--winograd", "--output"})
     app.get_option(once)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   if (const auto code = parse_arguments(app, std::move(words), {kExitStale})) return code;
   if (!o->list && o->model.model.empty()) return usage_error(app, "MODEL is required");

@@ -47,6 +47,7 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
   passes::PassContext context;
   context.target = target;
   context.precision = options.precision;
+  context.winograd = options.winograd;
   const ir::Module lowered = passes::run_pipeline(typed, context);
   ModelTasks out;
   out.policy = options.policy;

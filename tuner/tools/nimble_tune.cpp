@@ -202,7 +202,8 @@ int run(int argc, char** argv) {
         "next: nimble compile {0} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, arguments.shapes, options.import, options.precision),
+        tools::model_text(options.model, arguments.shapes, options.import, options.precision,
+                          options.winograd),
         shell_word(db::printable_place(options.database)));
   }
   return report.interrupted ? kExitInterrupted : kExitOk;

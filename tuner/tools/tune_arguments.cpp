@@ -36,6 +36,7 @@ void TuneArguments::add_model(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--shape", shapes, kShapeHelp)->check(read_by(frontend::parse_shapes));
   add_import_arguments(app, options.import);
   add_precision_argument(app, options.precision);
+  add_winograd_argument(app, options.winograd);
 }
 
 void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {

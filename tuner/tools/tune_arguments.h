@@ -16,7 +16,7 @@ struct TuneArguments {
   std::optional<size_t> search_shapes;
   std::optional<int64_t> size;
 
-  // MODEL, --shape, --random-input, --decode and what belongs to it, --precision.
+  // MODEL, --shape, --random-input, --decode and what belongs to it, --precision, --winograd.
   void add_model(CLI::App& app, tuner::CampaignOptions& options);
   // --budget, and --target.
   void add_budget(CLI::App& app, tuner::CampaignOptions& options);

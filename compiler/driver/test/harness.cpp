@@ -87,6 +87,7 @@ CompileOptions options_of(const Configuration& c) {
   if (!c.image.empty()) options.more_targets = {kernels::target_by_name(c.image)};
   options.device = c.device;
   options.precision = c.precision;
+  options.winograd = c.winograd;
   options.pipeline.verify = true;
   if (!c.disabled_pass.empty()) options.pipeline.disabled.insert(c.disabled_pass);
   options.pipeline.fusion = c.fusion;

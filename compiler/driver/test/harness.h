@@ -61,6 +61,7 @@ struct Configuration {
   bool fusion = true;
   bool reserialise = false;  // through the text of the IR, before every pass
   passes::Precision precision = {};
+  int64_t winograd = 0;
   bool residues = false;  // a kernel per residue wherever a template has them (paper, 3.5)
   friend void PrintTo(const Configuration& c, std::ostream* out) { *out << c.name; }
 };

@@ -6,6 +6,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/ir/ops/relations.h"
 #include "compiler/ir/shapes.h"
+#include "compiler/ir/winograd.h"
 
 namespace nimble::ir {
 namespace {
@@ -216,6 +217,33 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   Dims out = {x[0], x[image->spatial[0]], x[image->spatial[1]], filters};
   slide(c, kChannelsLast, {kernel[0], kernel[1]}, false, out);
   return {tensor_type(std::move(out), type), std::nullopt};
+}
+
+RelationResult relate_packed_winograd(RelationContext& c) {
+  require_rank(c, 0, 4);
+  require_rank(c, 1, 4);
+  for (size_t i = 0; i < c.inputs.size(); ++i) require_dtype(c, i, DType::kF32);
+  const auto tile = attr<int64_t>(c.call.attrs, "tile");
+  const Winograd* form = find_winograd(tile);
+  if (!form) c.fail(fmt::format("there are no tiles of {} pixels", tile), "use tiles of 2 or 4");
+  const auto filters = attr<int64_t>(c.call.attrs, "filters");
+  if (filters < 1) c.fail("filters must be positive", "give the number of output channels");
+  const Layout layout = layout_of(c, Layout::Kind::kPanel);
+  if (layout.group != 1)
+    c.fail("transformed weights stand in no groups", "use a layout like panel32");
+  const Dims& x = dims(c, 0);
+  const Dims packed = {ceildiv(Dim(filters), layout.width), form->products(), x[3], layout.width};
+  for (size_t i = 0; i < packed.size(); ++i)
+    c.require_equal(dims(c, 1)[i], packed[i], fmt::format("axis {} of the transformed weights", i));
+  if (c.inputs.size() == 3) {
+    require_rank(c, 2, 1);
+    c.require_equal(dims(c, 2)[0], filters, "the bias of packed_winograd");
+  }
+  const auto& pads = ints(c, "pads", 4, 0);
+  Dims out = {x[0], x[1], x[2], filters};
+  for (size_t i = 0; i < 2; ++i)
+    out[1 + i] = window(c, out[1 + i], Winograd::kTaps, 1, pads[i], pads[2 + i], 1, false);
+  return {tensor_type(std::move(out), DType::kF32), std::nullopt};
 }
 
 RelationResult relate_pool2d(RelationContext& c) {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "compiler/ir/image_layout.h"
+#include "compiler/ir/winograd.h"
 
 namespace nimble::ir {
 namespace {
@@ -41,6 +42,15 @@ double sums_of_packed_conv2d(const CallExtents& c) {
   for (int64_t extent : attr<std::vector<int64_t>>(c.attrs, "kernel"))
     terms *= static_cast<double>(extent);
   return terms / static_cast<double>(attr_or<int64_t>(c.attrs, "groups", 1));
+}
+
+double sums_of_winograd(const CallExtents& c) {
+  return static_cast<double>(winograd_of(c.attrs).products()) * c.operands[0].back();
+}
+
+double flops_of_winograd(const CallExtents& c) {
+  const Winograd& form = winograd_of(c.attrs);
+  return 2 * sums_of_winograd(c) * c.results / static_cast<double>(form.tile * form.tile);
 }
 
 double sums_of_attention(const CallExtents& c) {

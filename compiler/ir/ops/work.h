@@ -11,6 +11,7 @@ double sums_of_matmul(const CallExtents& c);
 double sums_of_packed_matmul(const CallExtents& c);
 double sums_of_conv2d(const CallExtents& c);
 double sums_of_packed_conv2d(const CallExtents& c);
+double sums_of_winograd(const CallExtents& c);   // over the channels and a tile's products
 double sums_of_attention(const CallExtents& c);  // an upper bound: scores, then weighted values
 double sums_of_cell(const CallExtents& c);
 double sums_along_axes(const CallExtents& c);
@@ -18,6 +19,8 @@ double sums_from_axis(const CallExtents& c);  // of all axes from `axis` on
 double sums_of_window(const CallExtents& c);
 
 // ---- operations of a call
+// Of the products of tiles, were all of them whole; not of what comes before and after them.
+double flops_of_winograd(const CallExtents& c);
 double flops_of_attention(const CallExtents& c);
 double flops_of_window(const CallExtents& c);
 // One for each element of the first operand.

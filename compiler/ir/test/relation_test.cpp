@@ -564,6 +564,32 @@ TEST(Relation, ConvolutionsOfBytesAddUpInI32) {
       "Tensor[(n, 7, 7, 8), i32]");
 }
 
+TEST(Relation, WinogradsTilesHaveTransformedWeights) {
+  const Dim n = Dim::symbol("n"), h = Dim::symbol("h");
+  Attrs attrs = {{"tile", int64_t{4}},
+                 {"filters", int64_t{40}},
+                 {"pads", Ints{1, 0, 2, 1}},
+                 {"layout", std::string("panel32")}};
+  const std::vector<Type> operands = {f32({n, h, 7, 24}), f32({2, 36, 24, 32}), f32({40})};
+  EXPECT_EQ(str(relate("packed_winograd", operands, attrs).type), "Tensor[(n, h + 1, 6, 40), f32]");
+  const auto refused = [&](const std::vector<Type>& given) {
+    return relate("packed_winograd", given, attrs).refused;
+  };
+  EXPECT_TRUE(refused({f32({n, h, 7, 23}), operands[1], operands[2]}));
+  EXPECT_TRUE(refused({operands[0], f32({2, 16, 24, 32}), operands[2]}));
+  EXPECT_TRUE(refused({operands[0], f32({3, 36, 24, 32}), operands[2]}));
+  EXPECT_TRUE(refused({operands[0], f32({2 * 36 * 24 * 32}), operands[2]}));
+  EXPECT_TRUE(refused({operands[0], operands[1], f32({24})}));
+  EXPECT_TRUE(refused({f32({n, h, 1, 24}), operands[1], operands[2]}));  // no window fits
+  EXPECT_TRUE(refused({tensor_type({n, h, 7, 24}, DType::kF16), operands[1], operands[2]}));
+  attrs["tile"] = int64_t{3};
+  EXPECT_TRUE(refused(operands));
+  attrs["tile"] = int64_t{2};
+  EXPECT_FALSE(refused({operands[0], f32({2, 16, 24, 32}), operands[2]}));
+  attrs["layout"] = std::string("panel32x2");
+  EXPECT_TRUE(refused({operands[0], f32({2, 16, 24, 32}), operands[2]}));
+}
+
 TEST(Relation, RefusesWithARemedy) {
   const Outcome o = relate("add", {f32({2}), i64({2})});
   EXPECT_TRUE(o.refused);

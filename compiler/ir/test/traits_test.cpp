@@ -134,6 +134,16 @@ TEST(Work, OfProductsIsTwoOperationsATerm) {
   EXPECT_EQ(flops("conv2d", {{1, 9, 9, 3}, {2, 5, 3, 4}}, 160, last), 2.0 * 160 * 3 * 2 * 5);
 }
 
+// 16 products for 4 pixels of a filter, and 36 for 16.
+TEST(Work, OfWinogradsTilesIsThatOfTheirProducts) {
+  const Extents operands = {{1, 8, 8, 3}, {1, 16, 3, 8}};
+  EXPECT_EQ(flops("packed_winograd", operands, 8 * 8 * 5, {{"tile", int64_t{2}}}),
+            2.0 * 16 * 16 * 3 * 5);
+  EXPECT_EQ(flops("packed_winograd", operands, 8 * 8 * 5, {{"tile", int64_t{4}}}),
+            2.0 * 4 * 36 * 3 * 5);
+  EXPECT_EQ(sums("packed_winograd", operands, {{"tile", int64_t{4}}}), 36 * 3);
+}
+
 TEST(Work, OfCellsCountsTheirGates) {
   constexpr double b = 3, h = 10;
   // The recurrent product: (b, h) times (h, 4h), and (h, 3h).

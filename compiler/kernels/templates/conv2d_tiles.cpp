@@ -19,7 +19,6 @@
 // than one tap, the copy has zeros behind each pixel's.
 #include <algorithm>
 
-#include "compiler/ir/op.h"
 #include "compiler/kernels/templates/conv_product.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -55,14 +54,6 @@ struct Conv : TiledProduct {
   }
   int64_t pixel() const { return groups * group_pitch(); }
 };
-
-// Whether something in the group checks an index.
-bool has_index(const Workload& w) {
-  const auto& calls = w.group->body->bindings;
-  return std::any_of(calls.begin(), calls.end(), [](const ir::Binding& b) {
-    return b.value->kind == ir::ExprKind::kCall && ir::traits_of(*b.value).indexes;
-  });
-}
 
 // The planes along an axis that its taps read.
 int64_t planes_of(const Window& x) {

@@ -100,6 +100,13 @@ std::optional<Dim> scalar_symbol(const Workload& w, const ir::Atom& a) {
   return Dim::symbol(w.contract.symbols[argument.symbol]);
 }
 
+bool has_index(const Workload& w) {
+  const auto& calls = w.group->body->bindings;
+  return std::any_of(calls.begin(), calls.end(), [](const ir::Binding& b) {
+    return b.value->kind == ir::ExprKind::kCall && ir::traits_of(*b.value).indexes;
+  });
+}
+
 bool has_elementwise_epilogue(const Workload& w, const Frame& f) {
   if (!f.anchor) return false;
   const ir::Type& shape = f.anchor->var->type;

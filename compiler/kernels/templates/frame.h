@@ -33,6 +33,10 @@ std::optional<kir::Dim> scalar_symbol(const Workload& w, const ir::Atom& a);
 // anchor's shape, every result is one of them, and all can be had in vectors: an epilogue in place.
 bool has_elementwise_epilogue(const Workload& w, const Frame& f);
 
+// Whether something in the group checks an index. A failed check leaves the kernel, so none of its
+// threads may wait for the others.
+bool has_index(const Workload& w);
+
 // Statements that store `lanes` consecutive elements of every result at `coordinates`, the
 // anchor's value there being `value`. Lanes from `valid` on are not stored. `prefix` keeps the
 // local names apart from those of other calls in the same scope.

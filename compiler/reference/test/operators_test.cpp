@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
+#include "compiler/ir/winograd.h"
 #include "compiler/reference/reference.h"
 #include "compiler/reference/region.h"
 #include "vm/base/half.h"
@@ -433,6 +435,55 @@ TEST(Operators, PackedConvolutionsOfChannelsFirstEqualPlainOnes) {
   %r
 })");
   expect_equal_results(m, {{2, 3, 7, 6}, {5, 3, 3, 2}, {5}});
+}
+
+// Of whole numbers and weights that are multiples of what the tiles divide by, all of it is exact.
+TEST(Operators, WinogradsTilesEqualPlainConvolutions) {
+  for (const int64_t tile : {2, 4})
+    for (const auto& [h, w] :
+         {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {3, 5}, {4, 7}, {9, 11}}) {
+      SCOPED_TRACE(fmt::format("{}: {} x {}", tile, h, w));
+      const int64_t channels = 3, filters = 5;
+      std::vector<float> image, weights, bias;
+      for (int64_t i = 0; i < 2 * h * w * channels; ++i)
+        image.push_back(static_cast<float>(i * 7 % 23 - 11));
+      for (int64_t i = 0; i < 9 * channels * filters; ++i)
+        weights.push_back(static_cast<float>((i * 5 % 19 - 9) * 576));
+      for (int64_t i = 0; i < filters; ++i) bias.push_back(static_cast<float>(i - 2));
+      const ir::TensorRef k =
+          ir::Tensor::of<float>(DType::kF32, {3, 3, channels, filters}, weights);
+      const ir::Layout layout = *ir::parse_layout("panel4");
+      const ir::TensorRef u = ir::winograd_weights(*k, *ir::find_winograd(tile), layout);
+      ASSERT_EQ(u->shape, (Shape{2, (tile + 2) * (tile + 2), channels, 4}));
+      const ir::Module m = ir::parse_module(fmt::format(
+          R"(fn @main(%x: Tensor[(2, {0}, {1}, 3), f32], %k: Tensor[(3, 3, 3, 5), f32], %u: Tensor[(2, {2}, 3, 4), f32], %b: Tensor[(5), f32]) {{
+  let %y = conv2d(%x, %k, %b) {{strides = [1, 1], pads = [1, 2, 1, 0], dilations = [1, 1], groups = 1, layout = "nhwc"}};
+  let %z = packed_winograd(%x, %u, %b) {{tile = {3}, filters = 5, pads = [1, 2, 1, 0], layout = "panel4"}};
+  let %r = (%y, %z);
+  %r
+}})",
+          h, w, u->shape[1], tile));
+      const std::vector<ir::TensorRef> r = Interpreter(m).run_tensors(
+          "main", {ir::Tensor::of<float>(DType::kF32, {2, h, w, channels}, image), k, u,
+                   ir::Tensor::of<float>(DType::kF32, {filters}, bias)});
+      ASSERT_EQ(r[0]->shape, r[1]->shape);
+      for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
+    }
+}
+
+// An element of the transformed weights that f32 does not hold: the taps' sum.
+TEST(Operators, WinogradsWeightsMustBeFinite) {
+  const ir::Layout layout = *ir::parse_layout("panel1");
+  for (const float w : {1e38F, 3e38F, std::numeric_limits<float>::infinity()})
+    for (const int64_t tile : {2, 4}) {
+      const ir::TensorRef k =
+          ir::Tensor::of<float>(DType::kF32, {3, 3, 1, 1}, std::vector<float>(9, w));
+      // 9/4 of a weight at the most, or as much as it.
+      EXPECT_EQ(ir::winograd_weights(*k, *ir::find_winograd(tile), layout) != nullptr,
+                tile == 2 ? w < 1.5e38F : w < 3.5e38F)
+          << tile << ", " << w;
+    }
+  EXPECT_EQ(ir::find_winograd(3), nullptr);
 }
 
 // Padding is zeros, which times an infinite weight are NaN, unless it is skipped.

@@ -89,6 +89,11 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
   let %r = packed_conv2d(%x, %w, %b) {kernel = [1, 2], filters = 10, groups = 2, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4"};)",
           R"((%x: Tensor[(1, 3, 7, 9), f32], %w: Tensor[(3, 6, 4), f32], %b: Tensor[(10), f32]) {
   let %r = packed_conv2d(%x, %w, %b) {kernel = [1, 2], filters = 10, strides = [1, 1], pads = [0, 1, 0, 1], dilations = [1, 1], layout = "panel4", image_layout = "nchw"};)",
+          R"((%x: Tensor[(2, 9, 11, 3), f32], %w: Tensor[(3, 36, 3, 4), f32], %b: Tensor[(10), f32]) {
+  let %r = packed_winograd(%x, %w, %b) {tile = 4, filters = 10, pads = [1, 2, 0, 1], layout = "panel4"};)",
+          R"((%x: Tensor[(1, 4, 6, 5), f32], %w: Tensor[(1, 16, 5, 8), f32]) {
+  let %c = packed_winograd(%x, %w) {tile = 2, filters = 8, pads = [0, 1, 3, 2], layout = "panel8"};
+  let %r = relu(%c);)",
           // Products, with what stands before and after them.
           R"((%x: Tensor[(3, 7, 5), f32], %w: Tensor[(5, 9), f32], %b: Tensor[(9), f32]) {
   let %n = neg(%x);

@@ -62,7 +62,7 @@ class Unrolling {
 
   // --- Names
 
-  Dim dim(const Dim& d) const { return d.substitute(symbols_); }
+  Dim dim(const Dim& d) const { return d.as_constant() ? d : d.substitute(symbols_); }
 
   int64_t constant(const Dim& d) const {
     const auto c = dim(d).as_constant();

@@ -36,6 +36,7 @@
 #include "compiler/codegen/llvm/emitter.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/tiles.h"
+#include "compiler/kernels/unroll.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 #include "vm/executable/check_status.h"
@@ -122,10 +123,8 @@ std::unique_ptr<llvm::Module> make_module(std::span<const kir::Function> functio
   for (const kir::Function& f : functions) {
     const std::string fault = kir::verify(f);
     NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
-    if (kir::has_tiles(target, f))
-      Emitter(*module, target).emit(f);
-    else
-      Emitter(*module, target).emit(kir::expand_tiles(f));
+    Emitter(*module, target)
+        .emit(kir::unroll(kir::has_tiles(target, f) ? f : kir::expand_tiles(f)));
   }
   std::string text;
   llvm::raw_string_ostream out(text);

@@ -18,7 +18,7 @@ namespace nimble::codegen {
 using ir::Dim;
 
 int64_t Emitter::constant(const Dim& d) const {
-  const auto c = resolve(d).as_constant();
+  const auto c = d.as_constant();
   NIMBLE_CHECK(c.has_value(), "{} is not constant in {}", d.str(), f_->name);
   return *c;
 }
@@ -30,10 +30,6 @@ int Emitter::depth(const Dim& d) const {
 }
 
 llvm::Value* Emitter::dim(const Dim& d) {
-  return resolved(resolve(d));
-}
-
-llvm::Value* Emitter::resolved(const Dim& d) {
   if (const auto c = d.as_constant()) return b_.getInt64(*c);
   if (auto it = dims_.find(d); it != dims_.end()) return it->second;
   struct Ordered {
@@ -96,8 +92,8 @@ bool Emitter::nonnegative(const Dim& d) const {
 }
 
 llvm::Value* Emitter::floor_div_mod(const Dim& dividend, const Dim& divisor, bool mod) {
-  llvm::Value* a = resolved(dividend);
-  llvm::Value* b = resolved(divisor);
+  llvm::Value* a = dim(dividend);
+  llvm::Value* b = dim(divisor);
   const auto c = divisor.as_constant();
   if (c && *c > 0 && (*c & (*c - 1)) == 0) {
     // Two's complement rounds towards minus infinity by itself.
@@ -120,7 +116,7 @@ llvm::Value* Emitter::atom(const Dim& d) {
   const auto call = d.as_application();
   NIMBLE_CHECK(call.has_value(), "{}", d.str());
   std::vector<llvm::Value*> v;
-  for (const Dim& o : call->operands) v.push_back(resolved(o));
+  for (const Dim& o : call->operands) v.push_back(dim(o));
   llvm::Value* result = v[0];
   switch (call->function) {
     case Dim::Function::kFloorDiv:
@@ -148,11 +144,10 @@ llvm::Value* Emitter::atom(const Dim& d) {
 
 llvm::Value* Emitter::address(const kir::Buffer& buffer, const Dim& index) {
   const Place& place = places_.at(&buffer);
-  const Dim d = resolve(index);
   llvm::Type* element = memory_type(buffer.dtype, 1);
   int64_t rest = 0;
   std::map<int, Dim> by_depth;
-  for (const Dim::Term& t : d.terms()) {
+  for (const Dim::Term& t : index.terms()) {
     if (t.atoms.empty()) {
       rest = t.coefficient;
       continue;
@@ -175,7 +170,7 @@ llvm::Value* Emitter::address(const kir::Buffer& buffer, const Dim& index) {
       pointer = it->second;
       continue;
     }
-    pointer = b_.CreateGEP(element, pointer, resolved(sum));
+    pointer = b_.CreateGEP(element, pointer, dim(sum));
     addresses_.emplace(key, pointer);
     new_addresses_.push_back(key);
   }
@@ -201,7 +196,7 @@ llvm::Align Emitter::alignment(const kir::Buffer& buffer, const Dim& index) cons
   const int64_t size = static_cast<int64_t>(size_of(buffer.dtype));
   const int64_t base =
       buffer.scope == kir::Scope::kArgument ? std::max<int64_t>(buffer.alignment, size) : 64;
-  const int64_t offset = divisor(resolve(index)) * size;  // 0: the index is 0
+  const int64_t offset = divisor(index) * size;  // 0: the index is 0
   const uint64_t known = offset == 0 ? base : std::gcd(base, offset & -offset);
   return llvm::Align(std::max<uint64_t>(known, 1));
 }

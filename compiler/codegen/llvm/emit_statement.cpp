@@ -1,15 +1,14 @@
 // Kernel IR to LLVM IR: the frame of a kernel, its statements and loops.
 //
-// What a template says is what runs: loops keep their order, `unroll` copies its body, vectors
-// are LLVM vectors, and LLVM is kept from vectorising, unrolling, interchanging or recognising
-// idioms (a library call would be an outside symbol). What is left to LLVM is what it is good
-// at: moving invariants out of loops, common subexpressions, addressing modes, scheduling and
-// register allocation.
+// What a template says is what runs: loops keep their order, those that it unrolls come as copies
+// (kernels/unroll.h), vectors are LLVM vectors, and LLVM is kept from vectorising, unrolling,
+// interchanging or recognising idioms (a library call would be an outside symbol). What is left to
+// LLVM is what it is good at: moving invariants out of loops, common subexpressions, addressing
+// modes, scheduling and register allocation.
 //
-// Register buffers become one stack slot per element; every index is constant once its loops are
-// unrolled, so LLVM promotes all of them to registers. Each buffer has an alias scope of its own
-// (distinct buffers never overlap), so that a store into one does not force values of another
-// back from memory.
+// Register buffers become one stack slot per element; every index is a constant, so LLVM promotes
+// all of them to registers. Each buffer has an alias scope of its own (distinct buffers never
+// overlap), so that a store into one does not force values of another back from memory.
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -39,7 +38,6 @@ llvm::Function* Emitter::emit(const kir::Function& f) {
   places_.clear();
   tile_memory_ = nullptr;
   symbols_.clear();
-  unrolled_.clear();
   locals_.clear();
   dims_.clear();
   addresses_.clear();
@@ -137,14 +135,6 @@ void Emitter::place_buffers(const kir::Function& f) {
   for (const kir::BufferRef& b : f.registers) places_[b.get()];
 }
 
-void Emitter::scoped(const kir::Stmt& body) {
-  const auto locals = locals_;
-  const auto names = unrolled_;
-  forgetting([&] { statement(body); });
-  locals_ = locals;
-  unrolled_ = names;
-}
-
 void Emitter::statement(const kir::Stmt& s) {
   switch (s.kind) {
     case StmtKind::kSeq:
@@ -166,11 +156,8 @@ void Emitter::statement(const kir::Stmt& s) {
       llvm::Value* v = root(s.value);
       v = is_signed_int(s.value->dtype) ? b_.CreateSExtOrTrunc(v, b_.getInt64Ty())
                                         : b_.CreateZExtOrTrunc(v, b_.getInt64Ty());
-      // A name of its own in every copy of an unrolled body, as cached Dims are kept by name.
-      const std::string unique = s.var + "." + std::to_string(next_index_++);
-      symbols_[unique] = {v, depth_, s.facts ? std::max<int64_t>(1, s.facts->divisor) : 1,
-                          s.facts && s.facts->low >= 0};
-      unrolled_.insert_or_assign(s.var, Dim::symbol(unique));
+      symbols_[s.var] = {v, depth_, s.facts ? std::max<int64_t>(1, s.facts->divisor) : 1,
+                         s.facts && s.facts->low >= 0};
       return;
     }
     case StmtKind::kPrefetch:
@@ -196,7 +183,7 @@ void Emitter::loop(const kir::Stmt& s) {
     case kir::LoopKind::kSerial:
       return counted_loop(s, dim(s.begin), dim(s.begin + s.extent));
     case kir::LoopKind::kUnroll:
-      return unrolled_loop(s);
+      NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_->name);
     case kir::LoopKind::kThread:
       return thread_loop(s);
     default:
@@ -216,11 +203,11 @@ void Emitter::counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* 
   llvm::PHINode* var = b_.CreatePHI(b_.getInt64Ty(), 2, s.var);
   var->addIncoming(begin, before);
   ++depth_;
-  const auto start = resolve(s.begin).as_constant();
+  const auto start = s.begin.as_constant();
   const int64_t multiple = s.loop == kir::LoopKind::kSerial && start ? std::gcd(*start, s.step) : 1;
   symbols_[s.var] = {var, depth_, std::max<int64_t>(1, multiple),
-                     s.step > 0 && nonnegative(resolve(s.begin))};
-  scoped(*s.body[0]);
+                     s.step > 0 && nonnegative(s.begin)};
+  forgetting([&] { statement(*s.body[0]); });
   symbols_.erase(s.var);
   --depth_;
   llvm::Value* next = b_.CreateNSWAdd(var, b_.getInt64(s.step));
@@ -233,19 +220,6 @@ void Emitter::counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* 
   id->replaceOperandWith(0, id);
   back->setMetadata(llvm::LLVMContext::MD_loop, id);
   b_.SetInsertPoint(after);
-}
-
-void Emitter::unrolled_loop(const kir::Stmt& s) {
-  const int64_t extent = constant(s.extent);
-  const Dim begin = resolve(s.begin);
-  for (int64_t i = 0; i < extent; i += s.step) {
-    const auto locals = locals_;
-    const auto names = unrolled_;
-    unrolled_.insert_or_assign(s.var, begin + i);
-    statement(*s.body[0]);
-    locals_ = locals;
-    unrolled_ = names;
-  }
 }
 
 void Emitter::thread_loop(const kir::Stmt& s) {
@@ -278,23 +252,16 @@ llvm::Value* Emitter::condition(const kir::Condition& c) {
 
 void Emitter::branch(const kir::Stmt& s) {
   llvm::Value* c = condition(s.condition);
-  if (const auto* known = llvm::dyn_cast<llvm::ConstantInt>(c)) {  // by unrolling
-    if (known->isOne())
-      scoped(*s.body[0]);
-    else if (s.body.size() > 1)
-      scoped(*s.body[1]);
-    return;
-  }
   llvm::BasicBlock* then = block("then");
   llvm::BasicBlock* otherwise = s.body.size() > 1 ? block("else") : nullptr;
   llvm::BasicBlock* after = block("after");
   b_.CreateCondBr(c, then, otherwise ? otherwise : after);
   b_.SetInsertPoint(then);
-  scoped(*s.body[0]);
+  forgetting([&] { statement(*s.body[0]); });
   b_.CreateBr(after);
   if (otherwise) {
     b_.SetInsertPoint(otherwise);
-    scoped(*s.body[1]);
+    forgetting([&] { statement(*s.body[1]); });
     b_.CreateBr(after);
   }
   b_.SetInsertPoint(after);
@@ -329,7 +296,7 @@ void Emitter::store(const kir::Stmt& s) {
   llvm::Value* v = to_memory(root(s.value), s.value->dtype);
   const int lanes = s.value->lanes;
   llvm::Value* to = address(*s.buffer, s.index);
-  const bool dense = lanes == 1 || resolve(s.stride).is_constant(1);
+  const bool dense = lanes == 1 || s.stride.is_constant(1);
   if (dense && !s.valid) {
     llvm::StoreInst* store = b_.CreateAlignedStore(v, to, alignment(*s.buffer, s.index));
     annotate(store, *s.buffer, false);

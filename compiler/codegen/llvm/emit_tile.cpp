@@ -44,7 +44,7 @@ llvm::Value* Emitter::tile_config(const kir::Stmt& s) {
   for (const kir::TileShape& shape : s.shapes) {
     const kir::Buffer& b = *shape.tile;
     tile_numbers_[&b] = next;
-    const auto known = resolve(shape.rows).as_constant();
+    const auto known = shape.rows.as_constant();
     NIMBLE_CHECK(!known || (*known >= 1 && *known <= b.rows), "{} rows of {}", *known, b.name);
     llvm::Value* several = nullptr;  // the same for each register of the buffer
     for (int64_t end = next + constant(b.extent); next < end; ++next) {
@@ -76,16 +76,13 @@ void Emitter::tiles(const kir::Stmt& s) {
   }
   b_.CreateAlignedStore(tile_config(s), tile_memory_, tile_memory_->getAlign());
   b_.CreateIntrinsic(llvm::Intrinsic::x86_ldtilecfg, {}, {tile_memory_});
-  scoped(*s.body[0]);
+  statement(*s.body[0]);
   b_.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
   tile_numbers_.clear();
 }
 
 llvm::Value* Emitter::tile(const kir::TileRef& t) {
-  const int64_t number = constant(t.number);
-  NIMBLE_CHECK(number >= 0 && number < constant(t.buffer->extent), "{}[{}]", t.buffer->name,
-               number);
-  return b_.getInt8(static_cast<uint8_t>(tile_numbers_.at(t.buffer.get()) + number));
+  return b_.getInt8(static_cast<uint8_t>(tile_numbers_.at(t.buffer.get()) + constant(t.number)));
 }
 
 void Emitter::tile_statement(const kir::Stmt& s) {

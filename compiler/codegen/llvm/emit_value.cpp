@@ -150,8 +150,8 @@ llvm::Value* Emitter::load(const kir::Value& v) {
   const kir::Buffer& buffer = *v.buffer;
   llvm::Type* scalar = memory_type(v.dtype, 1);
   const llvm::Align element(size_of(v.dtype));
-  const bool dense = v.lanes == 1 || resolve(v.stride).is_constant(1);
-  const bool same = v.lanes > 1 && resolve(v.stride).is_constant(0);
+  const bool dense = v.lanes == 1 || v.stride.is_constant(1);
+  const bool same = v.lanes > 1 && v.stride.is_constant(0);
   llvm::Value* at = address(buffer, v.index);
   if (!v.valid) {
     if (dense) {

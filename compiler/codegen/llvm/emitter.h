@@ -20,6 +20,7 @@ class Emitter {
   Emitter(llvm::Module& module, const kernels::TargetInfo& target)
       : module_(module), context_(module.getContext()), target_(target), b_(context_) {}
 
+  // `f` without unrolled loops (kernels/unroll.h).
   llvm::Function* emit(const kir::Function& f);
 
  private:
@@ -30,7 +31,6 @@ class Emitter {
   void statement(const kir::Stmt& s);
   void loop(const kir::Stmt& s);
   void counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* end);
-  void unrolled_loop(const kir::Stmt& s);
   void thread_loop(const kir::Stmt& s);
   void branch(const kir::Stmt& s);
   void check(const kir::Stmt& s);
@@ -38,6 +38,7 @@ class Emitter {
   void store(const kir::Stmt& s);
   llvm::Value* condition(const kir::Condition& c);
   // Forgets the Dims and addresses that `emit` computes, which the block after it cannot see.
+  // (Names that it binds nobody asks for again: none is bound twice, unroll.h.)
   template <class Emit>
   void forgetting(Emit emit) {
     const size_t dims = new_dims_.size(), addresses = new_addresses_.size();
@@ -46,15 +47,11 @@ class Emitter {
     for (; new_addresses_.size() > addresses; new_addresses_.pop_back())
       addresses_.erase(new_addresses_.back());
   }
-  // Emits `body` into the current block inside a scope of names of its own.
-  void scoped(const kir::Stmt& body);
   llvm::BasicBlock* block(const char* name);
 
   // emit_address.cpp
-  ir::Dim resolve(const ir::Dim& d) const { return d.substitute(unrolled_); }
   int64_t constant(const ir::Dim& d) const;
   llvm::Value* dim(const ir::Dim& d);
-  llvm::Value* resolved(const ir::Dim& d);
   llvm::Value* monomial(const ir::Dim::Term& t);
   llvm::Value* atom(const ir::Dim& d);
   llvm::Value* floor_div_mod(const ir::Dim& a, const ir::Dim& b, bool mod);
@@ -138,9 +135,6 @@ class Emitter {
     bool nonnegative = false;
   };
   std::map<std::string, Symbol> symbols_;
-  // Variables of unrolled loops and indices bound by kLetIndex: their values in this copy.
-  std::map<std::string, ir::Dim> unrolled_;
-  int next_index_ = 0;
   std::map<std::string, llvm::Value*> locals_;
   int depth_ = 0;
 

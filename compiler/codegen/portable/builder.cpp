@@ -76,10 +76,6 @@ size_t PortableBuilder::depth_of(const Dim& d) const {
   return deepest;
 }
 
-Placed PortableBuilder::index(const Dim& d) {
-  return resolved(resolve(d));
-}
-
 Placed PortableBuilder::remember(const Dim& d, Placed p) {
   regions_[p.depth].dims.emplace(d, p.at);
   return p;
@@ -91,7 +87,7 @@ Placed PortableBuilder::binary(PortableOp op, Placed a, Placed b) {
   return result;
 }
 
-Placed PortableBuilder::resolved(const Dim& d) {
+Placed PortableBuilder::index(const Dim& d) {
   if (const auto name = d.as_symbol()) return symbols_.at(*name);
   const size_t deepest = depth_of(d);
   if (auto it = regions_[deepest].dims.find(d); it != regions_[deepest].dims.end())
@@ -117,7 +113,7 @@ Placed PortableBuilder::resolved(const Dim& d) {
   // A lone atom, or a product of them, is itself; else a chain of multiply-adds.
   if (inner.size() == 1 && inner[0].coefficient == 1 && outer == Dim(0))
     return remember(d, product(inner[0].atoms));
-  Placed sum = resolved(outer);
+  Placed sum = index(outer);
   for (const Dim::Term& t : inner) {
     const Placed p = product(t.atoms);
     const Placed next{new_slot(), deepest};
@@ -169,14 +165,13 @@ Placed PortableBuilder::atom(const Dim& d) {
       op = PortableOp::kIndexBroadcast;
       break;
   }
-  Placed result = resolved(call->operands[0]);
+  Placed result = index(call->operands[0]);
   for (size_t i = 1; i < call->operands.size(); ++i)
-    result = binary(op, result, resolved(call->operands[i]));
+    result = binary(op, result, index(call->operands[i]));
   return remember(d, {result.at, depth});
 }
 
-PortableBuilder::Address PortableBuilder::address(const Dim& index) {
-  const Dim d = resolve(index);
+PortableBuilder::Address PortableBuilder::address(const Dim& d) {
   const size_t deepest = depth_of(d);
   Address a{0, 0, 0};
   Dim outer = 0, inner = 0;
@@ -193,8 +188,8 @@ PortableBuilder::Address PortableBuilder::address(const Dim& index) {
     }
     (depth == deepest ? inner : outer) = (depth == deepest ? inner : outer) + term;
   }
-  a.outer = resolved(outer).at;
-  a.inner = resolved(inner).at;
+  a.outer = index(outer).at;
+  a.inner = index(inner).at;
   return a;
 }
 

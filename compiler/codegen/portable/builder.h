@@ -42,10 +42,7 @@ class PortableBuilder {
   // --- Indices
   void bind(const std::string& symbol, Placed slot);
   void unbind(const std::string& symbol);
-  // Puts a constant or another symbol in place of a symbol from here on.
-  std::map<std::string, ir::Dim> replaced;
-  ir::Dim resolve(const ir::Dim& d) const { return d.substitute(replaced); }
-  Placed index(const ir::Dim& d);  // `d` need not be resolved
+  Placed index(const ir::Dim& d);
   int64_t new_slot() { return kernel_.indices++; }
   struct Address {
     int64_t outer, inner, displacement;
@@ -75,12 +72,11 @@ class PortableBuilder {
   struct Region {
     exec::PortableInstruction head;
     std::vector<exec::PortableInstruction> code;
-    std::map<ir::Dim, int64_t> dims;  // resolved Dims whose slots this region computes
+    std::map<ir::Dim, int64_t> dims;  // those whose slots this region computes
     std::vector<int64_t> kept;
     bool divided = false;
   };
   void emit_at(size_t depth, exec::PortableOp op, std::initializer_list<int64_t> operands);
-  Placed resolved(const ir::Dim& d);
   Placed product(const std::vector<ir::Dim>& atoms);
   Placed atom(const ir::Dim& d);
   size_t depth_of(const ir::Dim& d) const;

@@ -1,7 +1,7 @@
-// Kernel IR to portable code. The walk is that of the other printers: loops keep their order,
-// `unroll` copies its body, so that every register buffer's element is a value register of its
-// own. What has no meaning for one checked thread is left out: barriers, prefetches, alignment,
-// non-temporal stores. Loads that are broadcast become one operation.
+// Kernel IR to portable code. Loops keep their order; those that a template unrolls come as copies
+// (kernels/unroll.h), so that every register buffer's element is a value register of its own. What
+// has no meaning for one checked thread is left out: barriers, prefetches, alignment, non-temporal
+// stores. Loads that are broadcast become one operation.
 #include <bit>
 #include <cstring>
 
@@ -10,6 +10,7 @@
 #include "compiler/kernels/fragments.h"
 #include "compiler/kernels/math.h"
 #include "compiler/kernels/tiles.h"
+#include "compiler/kernels/unroll.h"
 #include "vm/base/error.h"
 #include "vm/base/half.h"
 #include "vm/executable/check_status.h"
@@ -87,19 +88,23 @@ PortableOp reduction_of(kir::BinaryOp op) {
   }
 }
 
+const std::map<std::string, Dim>& one_thread() {
+  static const std::map<std::string, Dim> known = {{"thread", 0}, {"threads", 1}};
+  return known;
+}
+
+// Of a function that kir::unroll made for one thread.
 class Lowering {
  public:
   explicit Lowering(const kir::Function& f) : f_(f), b_(f.name, f.contract.symbols) {}
 
   exec::PortableKernel run() {
-    b_.replaced.emplace("thread", Dim(0));
-    b_.replaced.emplace("threads", Dim(1));
     for (const auto* list : {&f_.arguments, &f_.scratch})
       for (const kir::BufferRef& b : *list)
         buffers_.emplace(b.get(), static_cast<int64_t>(buffers_.size()));
     for (const kir::BufferRef& b : f_.scratch)
       b_.kernel().scratch.push_back(
-          {b->dtype, b_.resolve(b->extent).to_program(f_.contract.symbols)});
+          {b->dtype, b->extent.substitute(one_thread()).to_program(f_.contract.symbols)});
     for (const kir::BufferRef& b : f_.registers) {
       std::vector<int64_t>& elements = registers_[b.get()];
       for (int64_t i = 0; i < constant(b->extent); ++i)
@@ -111,21 +116,12 @@ class Lowering {
 
  private:
   int64_t constant(const Dim& d) const {
-    const auto c = b_.resolve(d).as_constant();
+    const auto c = d.as_constant();
     NIMBLE_CHECK(c.has_value(), "{} is not constant in {}", d.str(), f_.name);
     return *c;
   }
 
   // --- Statements
-
-  // Names bound inside end with the block.
-  void scoped(const kir::Stmt& s) {
-    const auto locals = locals_;
-    const auto replaced = b_.replaced;
-    statement(s);
-    locals_ = locals;
-    b_.replaced = replaced;
-  }
 
   void statement(const kir::Stmt& s) {
     switch (s.kind) {
@@ -147,12 +143,9 @@ class Lowering {
         break;
       case StmtKind::kLetIndex: {
         const Placed v = value(s.value);
-        // A name of its own in every copy of an unrolled body: slots of Dims are kept by name.
-        const std::string unique = s.var + "." + std::to_string(next_index_++);
         const Placed slot{b_.new_slot(), b_.depth()};
         b_.emit(PortableOp::kIndexOf, {slot.at, v.at});
-        b_.bind(unique, slot);
-        b_.replaced.insert_or_assign(s.var, Dim::symbol(unique));
+        b_.bind(s.var, slot);
         break;
       }
       case StmtKind::kCheck:
@@ -174,18 +167,8 @@ class Lowering {
   }
 
   void loop(const kir::Stmt& s) {
-    if (s.loop == kir::LoopKind::kUnroll) {
-      const Dim begin = b_.resolve(s.begin);
-      for (int64_t i = 0, extent = constant(s.extent); i < extent; i += s.step) {
-        const auto locals = locals_;
-        const auto replaced = b_.replaced;
-        b_.replaced.insert_or_assign(s.var, begin + i);
-        statement(*s.body[0]);
-        locals_ = locals;
-        b_.replaced = replaced;
-      }
-      return;
-    }
+    if (s.loop == kir::LoopKind::kUnroll)
+      NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_.name);
     if (s.loop != kir::LoopKind::kSerial && s.loop != kir::LoopKind::kThread)
       throw Error(Status::kUnsupported, f_.name,
                   fmt::format("loop {} is bound to {}, which portable code lacks", s.var,
@@ -194,7 +177,7 @@ class Lowering {
     const int64_t variable = b_.new_slot();
     b_.open(PortableOp::kLoop, {variable, begin.at, extent.at, s.step});
     b_.bind(s.var, {variable, b_.depth()});
-    scoped(*s.body[0]);
+    statement(*s.body[0]);
     b_.unbind(s.var);
     b_.close();
   }
@@ -202,10 +185,10 @@ class Lowering {
   void branch(const kir::Stmt& s) {
     const Placed condition = b_.condition(s.condition);
     b_.open(PortableOp::kIf, {condition.at});
-    scoped(*s.body[0]);
+    statement(*s.body[0]);
     if (s.body.size() > 1) {
       b_.otherwise();
-      scoped(*s.body[1]);
+      statement(*s.body[1]);
     }
     b_.close();
   }
@@ -225,7 +208,7 @@ class Lowering {
     const int64_t v = value(s.value).at;
     const int64_t buffer = buffers_.at(s.buffer.get());
     const PortableBuilder::Address a = b_.address(s.index);
-    const bool dense = s.value->lanes == 1 || b_.resolve(s.stride).is_constant(1);
+    const bool dense = s.value->lanes == 1 || s.stride.is_constant(1);
     if (s.valid) {
       const int64_t valid = b_.index(*s.valid).at;
       if (dense)
@@ -378,7 +361,7 @@ class Lowering {
     const PortableValue type = type_of(v);
     const int64_t buffer = buffers_.at(v.buffer.get());
     const PortableBuilder::Address a = b_.address(v.index);
-    const Dim stride = v.lanes == 1 ? Dim(1) : b_.resolve(v.stride);
+    const Dim stride = v.lanes == 1 ? Dim(1) : v.stride;
     const bool dense = stride.is_constant(1);
     if (!v.valid) {
       const int64_t result = b_.temporary(type);
@@ -409,7 +392,6 @@ class Lowering {
   std::map<std::string, Placed> locals_;
   std::unordered_map<const Value*, Placed> memo_;  // of the statement at work
   std::vector<kir::ValueRef> made_;                // for the memo: its keys must stay
-  int next_index_ = 0;
 };
 
 }  // namespace
@@ -417,9 +399,9 @@ class Lowering {
 exec::PortableKernel to_portable(const kir::Function& f) {
   const std::string fault = kir::verify(f);
   NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
-  exec::PortableKernel k = kir::has_tiles(kernels::portable_target(), f)
-                               ? Lowering(f).run()
-                               : Lowering(kir::expand_tiles(f)).run();
+  const bool tiles = kir::has_tiles(kernels::portable_target(), f);
+  exec::PortableKernel k =
+      Lowering(kir::unroll(tiles ? f : kir::expand_tiles(f), one_thread())).run();
   const auto wrong = exec::verify_portable(k, f.contract);
   NIMBLE_CHECK(!wrong || wrong->rule == 1, "P{} at {}: {}\n{}", wrong->rule, wrong->instruction,
                wrong->message, exec::disassemble(k, f.contract));

@@ -1,5 +1,5 @@
 // Machine code and portable code against the interpreter, bit by bit, on every level that the
-// machine can run.
+// machine can run; what portable code leaves out, and its limits.
 #include "compiler/codegen/test/native.h"
 
 #include <gmock/gmock.h>
@@ -387,6 +387,41 @@ TEST(Native, ScratchBarriersAndIndicesFromData) {
       EXPECT_EQ(native.run({bytes_of(at), bytes_of(got)}, {7}, threads), 0);
       EXPECT_EQ(got, want);
     }
+  }
+}
+
+TEST(Portable, HasNothingThatOneThreadDecides) {
+  KernelBuilder k("first");
+  const Dim n = k.symbol("n"), i = Dim::symbol("i"), thread = Dim::symbol("thread");
+  auto y = k.out("y", DType::kI64, n);
+  const Function f =
+      k.body({if_then(eq(thread, 0), loop(LoopKind::kSerial, "i", 0, n, store(y, i, index(i))),
+                      store(y, 0, index(thread)))});
+  const Portable portable(f);
+  for (const exec::PortableInstruction& in : portable.code().code)
+    EXPECT_NE(in.op, exec::PortableOp::kIf);
+  std::vector<int64_t> got(3);
+  EXPECT_EQ(portable.run({bytes_of(got)}, {3}), 0);
+  EXPECT_EQ(got, (std::vector<int64_t>{0, 1, 2}));
+}
+
+TEST(Portable, RefusesKernelsThatUnrollTooMuch) {
+  constexpr int64_t kDepth = 64, kCopies = exec::kMaxPortableCode / kDepth;
+  KernelBuilder k("long");
+  const Dim n = k.symbol("n"), i = Dim::symbol("i");
+  auto x = k.in("x", DType::kF32, kCopies);
+  auto y = k.out("y", DType::kF32, kCopies);
+  ValueRef v = load(x, i);
+  for (int64_t d = 0; d < kDepth; ++d) v = unary(UnaryOp::kNeg, v);
+  const Function f = k.body({loop(LoopKind::kSerial, "j", 0, n,
+                                  loop(LoopKind::kUnroll, "i", 0, kCopies, store(y, i, v)))});
+  try {
+    to_portable(f);
+    FAIL() << "lowered";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kUnsupported);
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("more than 262144 operations"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("unrolls less"));
   }
 }
 

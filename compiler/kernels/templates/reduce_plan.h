@@ -1,0 +1,26 @@
+// What the template "reduce" computes of a workload.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/ir/expr.h"
+#include "compiler/kernels/workload.h"
+
+namespace nimble::kernels {
+
+// What is reduced, and which axes of the operand are.
+struct ReducePlan {
+  const ir::Binding* anchor = nullptr;
+  const ir::Binding* second = nullptr;  // a plain reduction of the rows that the anchor makes
+  std::vector<ir::Dim> dims;            // of the operand
+  std::vector<bool> reduced;            // by axis
+  bool normalises = false;
+  bool along = false;    // lanes run along the last axis, which is reduced
+  bool spreads = false;  // some results have the operand's extents: the row is walked once more
+};
+
+// Nothing for a workload that the template does not take.
+std::optional<ReducePlan> plan_reduction(const Workload& w);
+
+}  // namespace nimble::kernels

@@ -28,7 +28,6 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/knobs.h"
-#include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/reduce_lowering.h"
 #include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"

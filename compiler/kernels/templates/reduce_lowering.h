@@ -9,6 +9,7 @@
 #include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/fold_columns.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/reduce_plan.h"
 
 namespace nimble::kernels {

@@ -9,6 +9,7 @@
 #include "compiler/ir/op.h"
 #include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
 
 namespace nimble::kernels {
 namespace {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "compiler/kernels/templates/knobs.h"
-#include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/reduce_lowering.h"
 
 namespace nimble::kernels {

@@ -15,6 +15,10 @@
 // normalisation gives its rows in f32 for the residual and in bf16 for the next product, and
 // nothing passes through memory twice.
 //
+// And a value that one group alone reads, more than once, joins it: of x * sigmoid(x) behind a
+// convolution neither x nor its sigmoid goes through memory. Only groups that have stopped growing
+// show it.
+//
 // When all that is done, a reduction of rows joins what the rows become by it, x / sum(x) or
 // round(x / max |x|): the group reads a row twice, the second time from the cache. What others read
 // of the reduction is a result, too. Then a normalisation joins such a group that reads its rows: a
@@ -86,6 +90,7 @@ class BlockFusion {
     form_groups();
     if (join_) {
       grow();
+      join_only_readers();
       join_rows(&BlockFusion::goes_back_to_rows, "fuse.rows");
       join_rows(&BlockFusion::is_reduced_again, "fuse.rows-again");
     }
@@ -124,6 +129,25 @@ class BlockFusion {
     }
   }
 
+  // Joins each group with the one that alone reads its result, in several places.
+  void join_only_readers() {
+    for (size_t i = 0; i < block_.bindings.size(); ++i) {
+      const auto reader = reader_of_.find(block_.bindings[i].var.get());
+      if (group_of_[i] == SIZE_MAX || reader == reader_of_.end()) continue;
+      const size_t from = group_of_[i], to = group_of_[reader->second];
+      if (to == SIZE_MAX || to == from || groups_[from].members.back() != i) continue;
+      if (uses_.at(block_.bindings[i].var.get()) == 1 || read_behind(i, groups_[to]) != false)
+        continue;
+      bool allowed = true;
+      for (const size_t m : groups_[to].members)
+        visit_atoms(expr(m), [&](const Atom& a) {
+          if (a.is_var() && a.var == block_.bindings[i].var)
+            allowed &= kinds_allow(groups_[from], groups_[to], m) && reads_in_place(i, m);
+        });
+      if (allowed && try_join(from, to, false)) context_.count("fuse.only-reader");
+    }
+  }
+
   using Rule = bool (BlockFusion::*)(const Group& p, const Group& c, size_t reader) const;
 
   // Joins each group with the first reader of its result by a rule for reductions, whoever else
@@ -139,6 +163,12 @@ class BlockFusion {
       if (const auto keep = read_behind(i, groups_[to]); keep && try_join(from, to, *keep))
         context_.count(counted);
     }
+  }
+
+  // Whether each element of binding i is read once, for the element of the same index.
+  bool reads_in_place(size_t i, size_t reader) const {
+    return ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
+           block_.bindings[i].var->type->dims == block_.bindings[reader].var->type->dims;
   }
 
   // Whether a reduction's result is read by an element-wise operator of more elements.

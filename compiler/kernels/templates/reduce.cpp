@@ -1,7 +1,8 @@
 // The template "reduce": reductions over any axes (sum, mean, reduce_max, reduce_min, prod,
 // argmax) and normalisations (softmax, log_softmax, l2_normalize, layer_norm), each with
 // element-wise operators fused before and behind it; behind a reduction of whole rows also those
-// that take its result back to the rows (x / sum(x), round(x / max |x|)).
+// that take its result back to the rows (x / sum(x), round(x / max |x|)), also those of several
+// reductions of the same rows ((x - min(x)) / (max(x) - min(x))).
 //
 // Reductions and row normalisations.
 //
@@ -12,7 +13,7 @@
 //    accumulators take turns over the reduced axis. Nothing is added across lanes. Plain reductions
 //    take several vectors of columns at a time (fold_columns.h).
 //
-// A reduction is one pass, and one more where its result goes back to the rows. The rows may be
+// A reduction is one pass, and there is one more where results go back to the rows. The rows may be
 // those of a normalisation ahead, which then stay in the thread's scratch. Normalisations need two
 // or three over the same row: the maximum (or mean), then the sum of exponentials (or squared
 // deviations), then the results. A row that comes out of fused operators, or whose exponentials
@@ -49,6 +50,22 @@ Fold ReduceLowering::plain_fold() const {
 }
 
 void ReduceLowering::reduce(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+  fold_row(columns, out);
+  reduce_more(columns, out);
+}
+
+void ReduceLowering::reduce_more(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
+  for (const ir::Binding* b : plan_.more) {
+    anchor_ = b;
+    call_ = *b->value;
+    x_ = group_.resolve(call_.args[0]);
+    type_ = element_type(ir::type_of(x_)->dtype);
+    fold_row(columns, out);
+  }
+  finish(columns, out);
+}
+
+void ReduceLowering::fold_row(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
   const std::string& op = call_.op;
   const auto operand = [&](const Step& s, std::vector<StmtRef>& all) { return pull(s, all); };
   ValueRef total;
@@ -59,16 +76,18 @@ void ReduceLowering::reduce(const std::optional<Dim>& columns, std::vector<StmtR
   } else {
     total = fold(out, columns, plain_fold().op, op == "prod" ? "p" : "sum", operand);
   }
-  finish(total, columns, out);
+  give(total, out);
 }
 
-void ReduceLowering::finish(ValueRef total, const std::optional<Dim>& columns,
-                            std::vector<StmtRef>& out) {
+void ReduceLowering::give(ValueRef total, std::vector<StmtRef>& out) {
   if (call_.op == "mean")
     total = let(out, "mean", kb::div(total, kb::cast(type_, kb::index(row_length()))));
   total = kb::cast(compute_type(anchor_->var->type->dtype), total);
   group_.give(anchor_->var,
               [total](const Dims&, int lanes) { return kb::broadcast(total, lanes); });
+}
+
+void ReduceLowering::finish(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
   const bool keep = ir::attr<bool>(call_.attrs, "keepdims");
   Dims at;
   for (size_t i = 0; i < plan_.dims.size(); ++i) {
@@ -117,7 +136,8 @@ kir::Function ReduceLowering::run_columns(const std::string& name) {
   f.finish = [&](const ValueRef& total, const Dims& at, const std::optional<Dim>& valid,
                  std::vector<StmtRef>& out) {
     base_ = at;
-    finish(total, valid, out);
+    give(total, out);
+    finish(valid, out);
   };
   StmtRef body = f.lower();
   return make_function(w_, frame_, name, f.scratch, f.registers, std::move(body));

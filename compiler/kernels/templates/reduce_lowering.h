@@ -68,8 +68,14 @@ class ReduceLowering {
   // How a plain reduction folds.
   Fold plain_fold() const;
   void reduce(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
-  // What follows a reduction whose result at the item's coordinates is `total`.
-  void finish(ValueRef total, const std::optional<Dim>& columns, std::vector<StmtRef>& out);
+  // The reductions behind the first, and what follows all of them.
+  void reduce_more(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
+  // The reduction at work of one item.
+  void fold_row(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
+  // Gives `total` as its result at the item's coordinates.
+  void give(ValueRef total, std::vector<StmtRef>& out);
+  // What follows when each reduction has given its result.
+  void finish(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
   // A plain reduction across.
   kir::Function run_columns(const std::string& name);
   ValueRef arg_max(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
@@ -78,7 +84,7 @@ class ReduceLowering {
 
   kir::BufferRef row_buffer();
   void normalise(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
-  // The second reduction, of the row that lies in the scratch by now: its one axis is the last.
+  // The reductions of the row that lies in the scratch by now: their one axis is the last.
   void reduce_again(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
 
   const Workload& w_;
@@ -86,7 +92,7 @@ class ReduceLowering {
   Frame frame_;
   GroupEvaluator group_;
   int unroll_;
-  // The reduction at work: the anchor, then the second.
+  // The reduction at work: the anchor, then each of the others.
   const ir::Binding* anchor_;
   ir::Expr call_;
   ir::Atom x_;

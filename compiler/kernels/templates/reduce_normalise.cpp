@@ -115,7 +115,7 @@ void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<St
   out.push_back(walk(columns, [&](const Step& s) {
     std::vector<StmtRef> all;
     const ValueRef y = let(all, "y", last(s, all));
-    if (plan_.second) {
+    if (!plan_.more.empty()) {
       all.push_back(kb::store(row_buffer(), s.place, y));
       return all;
     }
@@ -126,18 +126,14 @@ void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<St
     }
     return all;
   }));
-  if (plan_.second) reduce_again(columns, out);
+  if (!plan_.more.empty()) reduce_again(columns, out);
 }
 
 void ReduceLowering::reduce_again(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
   group_.give(anchor_->var, [row = row_buffer()](const Dims& at, int lanes) {
     return kb::load(row, at.back(), lanes);
   });
-  anchor_ = plan_.second;
-  call_ = *anchor_->value;
-  x_ = group_.resolve(call_.args[0]);
-  type_ = element_type(ir::type_of(x_)->dtype);
-  reduce(columns, out);
+  reduce_more(columns, out);
 }
 
 }  // namespace nimble::kernels

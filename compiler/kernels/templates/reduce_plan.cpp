@@ -36,14 +36,49 @@ bool may_spread(const ir::Expr& e, const ReducePlan& plan) {
   return length.as_constant().value_or(kLongest + 1) <= kLongest;
 }
 
-// Whether the second reduction takes the rows, of one axis, that the first, a normalisation, makes.
-bool may_follow(const ReducePlan& plan) {
-  const ir::Expr& e = *plan.second->value;
+// Whether `more` takes the rows, of one axis, that the anchor, a normalisation, makes.
+bool may_follow(const ir::Binding& more, const ReducePlan& plan) {
+  const ir::Expr& e = *more.value;
   if (!plan.normalises || !may_spread(e, plan)) return false;
   const auto last = static_cast<int64_t>(plan.dims.size()) - 1;
   return std::count(plan.reduced.begin(), plan.reduced.end(), true) == 1 &&
          ir::attr<Ints>(e.attrs, "axes") == Ints{last} &&
          ir::type_of(e.args[0])->dims == plan.dims && plan.anchor->var->type->dtype == DType::kF32;
+}
+
+// Whether `more` takes rows of the same places as the anchor, a plain reduction.
+bool may_stand_beside(const ir::Binding& more, const ReducePlan& plan) {
+  const ir::Expr& e = *more.value;
+  const ir::Expr& first = *plan.anchor->value;
+  return may_spread(e, plan) && may_spread(first, plan) &&
+         ir::type_of(e.args[0])->dims == plan.dims &&
+         ir::attr<Ints>(e.attrs, "axes") == ir::attr<Ints>(first.attrs, "axes");
+}
+
+using Vars = std::set<const ir::Var*>;
+
+// What depends on `from`, and `from` itself.
+Vars dependent_on(const Workload& w, Vars from) {
+  for (const ir::Binding& b : w.group->body->bindings) {
+    if (b.value->kind == ir::ExprKind::kTuple) continue;
+    for (const ir::Atom& a : b.value->args)
+      if (a.is_var() && from.contains(a.var.get())) from.insert(b.var.get());
+  }
+  return from;
+}
+
+bool may_be_one(const Workload& w, const ReducePlan& plan) {
+  const auto reads = [&](const ir::Binding& b, const Vars& from) {
+    const ir::Atom& x = b.value->args[0];
+    return x.is_var() && dependent_on(w, from).contains(x.var.get());
+  };
+  Vars all;
+  for (const ir::Binding* b : plan.more) all.insert(b->var.get());
+  for (const ir::Binding* b : plan.more) {
+    if (reads(*b, all) || reads(*b, {plan.anchor->var.get()}) != plan.normalises) return false;
+    if (!(plan.normalises ? may_follow(*b, plan) : may_stand_beside(*b, plan))) return false;
+  }
+  return plan.normalises || plan.more.empty() || !reads(*plan.anchor, all);
 }
 
 }  // namespace
@@ -55,8 +90,10 @@ std::optional<ReducePlan> plan_reduction(const Workload& w) {
     const ir::OpInfo* op = ir::find_op(b.value->op);
     if (op == nullptr) return std::nullopt;
     if (op->fusion == ir::FusionKind::kReduction) {
-      if (plan.second != nullptr) return std::nullopt;
-      (plan.anchor == nullptr ? plan.anchor : plan.second) = &b;
+      if (plan.anchor == nullptr)
+        plan.anchor = &b;
+      else
+        plan.more.push_back(&b);
     } else if (!is_pullable(*b.value)) {
       return std::nullopt;
     }
@@ -78,20 +115,14 @@ std::optional<ReducePlan> plan_reduction(const Workload& w) {
   if (std::find(plan.reduced.begin(), plan.reduced.end(), true) == plan.reduced.end())
     return std::nullopt;
   plan.along = plan.reduced.back();
-  if (plan.second != nullptr && !may_follow(plan)) return std::nullopt;
+  if (!may_be_one(w, plan)) return std::nullopt;
 
   // Results are element-wise over the anchor's shape (up to final reshapes), or over its operand's.
   // What depends on the anchor must not rearrange it.
-  std::set<const ir::Var*> dependent = {plan.anchor->var.get()};
-  for (const ir::Binding& b : w.group->body->bindings) {
-    if (&b == plan.anchor || b.value->kind == ir::ExprKind::kTuple) continue;
-    bool depends = false;
-    for (const ir::Atom& a : b.value->args)
-      depends |= a.is_var() && dependent.contains(a.var.get());
-    if (depends) dependent.insert(b.var.get());
-  }
-  if (plan.second != nullptr && !dependent.contains(plan.second->var.get())) return std::nullopt;
-  const ir::Binding& reduced = plan.second != nullptr ? *plan.second : *plan.anchor;
+  Vars results = {plan.anchor->var.get()};
+  for (const ir::Binding* b : plan.more) results.insert(b->var.get());
+  const Vars dependent = dependent_on(w, results);
+  const ir::Binding& reduced = plan.more.empty() ? *plan.anchor : *plan.more[0];
   const Frame frame = make_frame(w);
   const GroupEvaluator group(*w.group, frame.parameters);
   for (const ir::Atom& a : frame.result_atoms) {
@@ -110,16 +141,17 @@ std::optional<ReducePlan> plan_reduction(const Workload& w) {
            ir::type_of(inner)->dims != ir::type_of(a)->dims;
   };
   for (const ir::Binding& b : w.group->body->bindings) {
-    if (&b == plan.anchor || &b == plan.second || !dependent.contains(b.var.get())) continue;
+    if (results.contains(b.var.get()) || !dependent.contains(b.var.get())) continue;
     if (b.value->kind == ir::ExprKind::kAtom || b.value->kind == ir::ExprKind::kGetField) continue;
     const bool moves = !has_compute_rule(b.value->op);
     const bool reshapes = ir::traits_of(*b.value).memory == ir::Memory::kView;
     if (moves && !reshapes) return std::nullopt;
-    if (!plan.spreads && plan.second == nullptr) continue;
+    if (!plan.spreads && plan.more.empty()) continue;
     if (!reshapes && std::any_of(b.value->args.begin(), b.value->args.end(), moved))
       return std::nullopt;
   }
-  if (plan.second != nullptr && moved(plan.second->value->args[0])) return std::nullopt;
+  for (const ir::Binding* b : plan.more)
+    if (moved(b->value->args[0])) return std::nullopt;
   return plan;
 }
 

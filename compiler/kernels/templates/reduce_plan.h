@@ -12,9 +12,11 @@ namespace nimble::kernels {
 // What is reduced, and which axes of the operand are.
 struct ReducePlan {
   const ir::Binding* anchor = nullptr;
-  const ir::Binding* second = nullptr;  // a plain reduction of the rows that the anchor makes
-  std::vector<ir::Dim> dims;            // of the operand
-  std::vector<bool> reduced;            // by axis
+  // Plain reductions of the rows that the anchor, a normalisation, makes; or of the same rows as
+  // the anchor, one more of them.
+  std::vector<const ir::Binding*> more;
+  std::vector<ir::Dim> dims;  // of the operand
+  std::vector<bool> reduced;  // by axis
   bool normalises = false;
   bool along = false;    // lanes run along the last axis, which is reduced
   bool spreads = false;  // some results have the operand's extents: the row is walked once more

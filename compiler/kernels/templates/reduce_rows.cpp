@@ -31,11 +31,10 @@ ReduceLowering::ReduceLowering(const Workload& w, ReducePlan plan, const Config&
   group_.give(anchor_->var,
               [result](const Dims&, int lanes) { return kb::integer(result, 0, lanes); });
   bool vectors = group_.vectorizable(x_);
-  if (plan_.second) {
-    const DType again = compute_type(plan_.second->var->type->dtype);
-    vectors &= group_.vectorizable(plan_.second->value->args[0]);
-    group_.give(plan_.second->var,
-                [again](const Dims&, int lanes) { return kb::integer(again, 0, lanes); });
+  for (const ir::Binding* b : plan_.more) {
+    const DType made = compute_type(b->var->type->dtype);
+    vectors &= group_.vectorizable(b->value->args[0]);
+    group_.give(b->var, [made](const Dims&, int lanes) { return kb::integer(made, 0, lanes); });
   }
   if (!plan_.along || plan_.normalises || plan_.spreads)
     for (const ir::Atom& a : frame_.result_atoms) vectors &= group_.vectorizable(stripped(a));

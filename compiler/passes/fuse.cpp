@@ -26,8 +26,9 @@
 //
 // When all that is done, a reduction of rows joins what the rows become by it, x / sum(x) or
 // round(x / max |x|): the group reads a row twice, the second time from the cache. What others read
-// of the reduction is a result, too. Then a normalisation joins such a group that reads its rows: a
-// layer norm gives its rows in f32 for the residual, their scales, and in bytes for the next
+// of the reduction is a result, too. So does a second reduction of the same rows, as in
+// (x - min(x)) / (max(x) - min(x)). Then a normalisation joins such a group that reads its rows: a
+// layer norm gives its rows in f32 for the residual, their ranges, and in bytes for the next
 // product. All this comes last, so that it takes no value away from groups that need it less.
 //
 // A group has at most kMostMembers members: each join looks at the whole group anew, which would be
@@ -97,6 +98,7 @@ class BlockFusion {
       grow();
       join_only_readers();
       join_rows(&BlockFusion::goes_back_to_rows, "fuse.rows");
+      join_rows(&BlockFusion::is_beside, "fuse.rows-beside");
       join_rows(&BlockFusion::is_reduced_again, "fuse.rows-again");
     }
     return rebuild(nested);
@@ -201,14 +203,21 @@ class BlockFusion {
            made->dims.size() == read->dims.size() && made->dims != read->dims;
   }
 
-  // Whether a row that a reduction made, a normalisation, goes through a reduction again.
-  bool is_reduced_again(const Group& p, const Group& c, size_t reader) const {
+  // Whether what a reduction made of a row is read where another reduction's result is worked on.
+  bool is_beside(const Group& p, const Group& c, size_t reader) const {
     const ir::Type& made = block_.bindings[p.members.back()].var->type;
     const ir::Type& read = block_.bindings[reader].var->type;
     return p.kind == FusionKind::kReduction && c.kind == FusionKind::kReduction &&
            ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
            made->kind == ir::TypeKind::kTensor && read->kind == ir::TypeKind::kTensor &&
            made->dims == read->dims;
+  }
+
+  // Whether a row that a reduction made, a normalisation, goes through reductions again.
+  bool is_reduced_again(const Group& p, const Group& c, size_t reader) const {
+    return is_beside(p, c, reader) ||
+           (p.kind == FusionKind::kReduction && c.kind == FusionKind::kReduction &&
+            ir::find_op(expr(reader).op)->fusion == FusionKind::kReduction);
   }
 
   // Whether others than the members of a group read binding i. Nothing where one of them stands

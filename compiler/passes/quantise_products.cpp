@@ -1,16 +1,21 @@
 // Makes the products that the policy of the compilation computes in 8-bit integers (Precision.def).
-// Their scales are found at run time, one for each row of the left-hand side, and at compile time,
-// one for each column of the constant right-hand side.
+// The range of a row of the left-hand side is found at run time, the scale of a column of the
+// constant right-hand side at compile time.
 //
-//   x ≈ s (q - 128), s = max |x| / 127 of its row, q = round(x / s) + 128 in 1 … 255 (u8)
-//   w ≈ t v,         t = max |w| / 127 of its column, v = round(w / t) in -127 … 127 (i8)
-//   x w ≈ s t (Σ q v - 128 Σ v)
+//   x ≈ l + s q, l = min x, s = (max x - min x) / 255 of its row, q = round((x - l) / s)  (u8)
+//   w ≈ t v,     t = max |w| / 127 of its column, v = round(w / t) in -127 … 127          (i8)
+//   x w ≈ t (s Σ q v + l Σ v)
+//
+// Rows have outliers, and most have them to one side: a range around zero would leave half of the
+// bytes unused. (Of MiniLM's embeddings it doubles the error.) The least element is a float, so
+// there is no zero point to be rounded, and rows far from zero lose nothing.
 //
 // Each of x and w is off by at most half a step, so an element of the product by at most
-// k (max |x| max |w|) / 127, and usually by about a root of k of such steps. A row or column of
-// zeros has zeros as its product, a row with a NaN is NaN; the sums, in i32, are exact.
+// k (s max |w| + max |x| t) / 2, and usually by about a root of k of such steps. A row of equal
+// elements or a column of zeros is exact but for f32's rounding, a row with a NaN is NaN, and one
+// whose range is beyond f32's is not finite; the sums, in i32, are exact.
 //
-// The rows' scales and values are operators of the module like any others: the pass fuse makes one
+// The rows' ranges and values are operators of the module like any others: the pass fuse makes one
 // kernel of them, or puts them into that of a normalisation ahead, and what follows a product's
 // sums behind it. Nothing is quantised that pack-weights does not lay out, or where a weight is not
 // finite.
@@ -32,16 +37,16 @@ using ir::Atom;
 using ir::Dim;
 using ir::Expr;
 
-constexpr int64_t kLargest = 127, kZeroPoint = 128;
-// The longest rows: 255 * 127 of each element, and the correction, fit 31 bits.
+constexpr int64_t kLargest = 127, kSteps = 255;
+// The longest rows: 255 * 127 of each element fit 31 bits, and a column's sum fits f32.
 constexpr int64_t kMostRows = 32768;
-// The least that a row's largest element counts as: a row of zeros has a scale, too.
-constexpr float kLeastExtreme = 1e-30F;
+// The least that a row's range counts as: a row of equal elements has a scale, too.
+constexpr float kLeastRange = 1e-30F;
 
 struct QuantisedColumns {
-  ir::TensorRef values;   // i8, of the matrix's shape
-  ir::TensorRef scales;   // f32, one for each column
-  ir::TensorRef offsets;  // i32: 128 times a column's sum
+  ir::TensorRef values;  // i8, of the matrix's shape
+  ir::TensorRef scales;  // f32, one for each column
+  ir::TensorRef sums;    // f32: each column's sum of values
 };
 
 Atom scalar(float v) {
@@ -56,7 +61,7 @@ std::optional<QuantisedColumns> quantise_columns(const ir::Tensor& w, bool trans
   const int64_t row_step = transposed ? 1 : n, column_step = transposed ? k : 1;
   std::vector<int8_t> values(static_cast<size_t>(k * n));
   std::vector<float> scales(static_cast<size_t>(n));
-  std::vector<int32_t> offsets(static_cast<size_t>(n));
+  std::vector<float> sums(static_cast<size_t>(n));
   for (int64_t column = 0; column < n; ++column) {
     double extreme = 0;
     for (int64_t row = 0; row < k; ++row)
@@ -72,11 +77,11 @@ std::optional<QuantisedColumns> quantise_columns(const ir::Tensor& w, bool trans
       values[static_cast<size_t>(at)] = static_cast<int8_t>(v);
       sum += v;
     }
-    offsets[static_cast<size_t>(column)] = static_cast<int32_t>(kZeroPoint * sum);
+    sums[static_cast<size_t>(column)] = static_cast<float>(sum);
   }
   return QuantisedColumns{ir::Tensor::of<int8_t>(DType::kI8, w.shape, values),
                           ir::Tensor::of<float>(DType::kF32, {n}, scales),
-                          ir::Tensor::of<int32_t>(DType::kI32, {n}, offsets)};
+                          ir::Tensor::of<float>(DType::kF32, {n}, sums)};
 }
 
 // The product written out at the end of `out`, of its type. Nothing as above.
@@ -99,13 +104,14 @@ std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& ou
   std::vector<Dim> row = dims;
   row.back() = 1;
   const auto last = static_cast<int64_t>(dims.size()) - 1;
-  const Atom extreme =
-      call("reduce_max", {f32("abs", {x}, dims)},
-           {{"axes", std::vector<int64_t>{last}}, {"keepdims", true}}, row, DType::kF32);
-  const Atom scale = f32(
-      "mul", {f32("maximum", {extreme, scalar(kLeastExtreme)}, row), scalar(1.0F / kLargest)}, row);
-  const Atom steps =
-      f32("add", {f32("round", {f32("div", {x, scale}, dims)}, dims), scalar(kZeroPoint)}, dims);
+  const auto extreme = [&](const char* op) {
+    return call(op, {x}, {{"axes", std::vector<int64_t>{last}}, {"keepdims", true}}, row,
+                DType::kF32);
+  };
+  const Atom most = extreme("reduce_max"), least = extreme("reduce_min");
+  const Atom range = f32("maximum", {f32("sub", {most, least}, row), scalar(kLeastRange)}, row);
+  const Atom scale = f32("mul", {range, scalar(1.0F / kSteps)}, row);
+  const Atom steps = f32("round", {f32("div", {f32("sub", {x, least}, dims), scale}, dims)}, dims);
   const Atom q = call("cast", {steps}, {{"dtype", DType::kU8}}, dims, DType::kU8);
 
   const std::vector<Dim>& shape = b.var->type->dims;
@@ -113,9 +119,10 @@ std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& ou
   attrs["out"] = DType::kI32;
   const Atom sums =
       call(e.op.c_str(), {q, Atom::of(columns->values)}, std::move(attrs), shape, DType::kI32);
-  const Atom centred = call("sub", {sums, Atom::of(columns->offsets)}, {}, shape, DType::kI32);
-  const Atom real = call("cast", {centred}, {{"dtype", DType::kF32}}, shape, DType::kF32);
-  return f32("mul", {f32("mul", {real, scale}, shape), Atom::of(columns->scales)}, shape);
+  const Atom real = call("cast", {sums}, {{"dtype", DType::kF32}}, shape, DType::kF32);
+  const Atom offset = f32("mul", {least, Atom::of(columns->sums)}, shape);
+  const Atom scaled = f32("add", {f32("mul", {real, scale}, shape), offset}, shape);
+  return f32("mul", {scaled, Atom::of(columns->scales)}, shape);
 }
 
 }  // namespace

@@ -140,6 +140,7 @@ TEST(QuantisedKernels, ScanAndQuantiseRowsAtOnce) {
   Compiled model(m, c);
   EXPECT_EQ(model.executable().kernels.size(), 2u);
   EXPECT_EQ(model.report().statistics.at("fuse.rows"), 1);
+  EXPECT_EQ(model.report().statistics.at("fuse.rows-beside"), 1);
   for (int64_t rows : {0, 1, 7}) {
     std::vector<float> values;
     for (int64_t i = 0; i < rows * k; ++i) values.push_back(std::cos(static_cast<float>(i * i)));

@@ -67,6 +67,47 @@ TEST(Reduce, NormalisedRowsAreReducedAgain) {
     }
 }
 
+// Several reductions of the same rows, plain ones or those that a normalisation makes; the rows go
+// back by all of them, or not at all.
+TEST(Reduce, RowsHaveSeveralReductions) {
+  const std::string norms[] = {"mul(%x, %g)", "layer_norm(%x, %g, %g) {epsilon = 1e-5, axis = -1}"};
+  const std::string results[] = {"let %r = (%l, %s, %d); %r", "%d", "%s"};
+  for (const std::string& norm : norms)
+    for (const std::string& result : results)
+      for (const int64_t k : {1, 7, 16, 33, 130}) {
+        SCOPED_TRACE(fmt::format("{} of {}: {}", norm, k, result));
+        Case c;
+        c.text = fmt::format(
+            "fn @f(%x: Tensor[(b, n, {0}), f32], %g: Tensor[({0}), f32]) {{ let %y = {1}; "
+            "let %m = reduce_max(%y) {{axes = [2], keepdims = true}}; "
+            "let %l = reduce_min(%y) {{axes = [2], keepdims = true}}; "
+            "let %q = mul(%y, %y); let %t = mean(%q) {{axes = [2], keepdims = true}}; "
+            "let %e = sub(%m, %l); let %s = add(%e, %t); "
+            "let %o = sub(%y, %l); let %u = maximum(%s, 0.001f32); let %d = div(%o, %u); {2} }}",
+            k, norm, result);
+        c.served_by = "reduce";
+        c.oracle = by_reference(c.text);
+        c.sizes = {{0}, {1}, {7}, {40}};
+        c.tolerance = 1e-4;
+        check(c);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// A reduction of what another made of the rows needs that one's result first; rows over other axes
+// are other rows.
+TEST(Reduce, OnlyReductionsOfTheSameRowsAreOne) {
+  const std::string head =
+      "fn @f(%x: Tensor[(4, 4), f32]) { let %m = reduce_max(%x) {axes = [1], keepdims = true}; ";
+  for (const char* rest :
+       {"let %d = sub(%x, %m); let %s = sum(%d) {axes = [1], keepdims = true}; ",
+        "let %s = sum(%x) {axes = [0], keepdims = true}; let %d = sub(%x, %m); ",
+        "let %s = sum(%x) {axes = [0, 1], keepdims = true}; let %d = sub(%x, %m); "})
+    for (const TargetInfo& target : mode().targets)
+      EXPECT_EQ(template_for(workload_of(head + rest + "let %e = div(%d, %s); %e }"), target),
+                nullptr);
+}
+
 // The sums of a square's rows as one row: an element meets the sum of another row than its own.
 TEST(Reduce, ResultsThatMoveAreNotTakenBackToTheRows) {
   const std::string head = "fn @f(%x: Tensor[(4, 4), f32]) { ";

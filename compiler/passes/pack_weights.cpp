@@ -7,9 +7,11 @@
 // channels-last images are a matrix as they stand, (kh * kw * c_in, c_out); where its windows are
 // single pixels side by side, it is a product of the pixels' rows with that matrix. Of several
 // groups each is a matrix of its own, whose panels are filled up with zeros. Where an image of few
-// channels is only transposed for the convolution, that reads it as it was. Products of narrow
-// operands (set-precision, quantise-products) have their rows packed in groups, and keep their wide
-// result. Weights with scales by blocks are repacked here, since they are no matrix of elements.
+// channels is only transposed for the convolution, that reads it as it was; an image that is joined
+// of several for a convolution alone is read where these lie, which a product cannot. Products of
+// narrow operands (set-precision, quantise-products) have their rows packed in groups, and keep
+// their wide result. Weights with scales by blocks are repacked here, since they are no matrix of
+// elements.
 #include "compiler/passes/pack_weights.h"
 
 #include <algorithm>
@@ -53,6 +55,15 @@ bool is_product_of_pixels(const Expr& e) {
   const Ints& weights = e.args[1].constant->shape;
   return ir::attr<int64_t>(e.attrs, "groups") == 1 && weights[0] == 1 && weights[1] == 1 &&
          all("strides", 1) && all("pads", 0);
+}
+
+// Whether the images are joined of several, channels behind channels, and nothing else reads them.
+bool is_joined_for(const Expr& e, const Definitions& definitions, const UseCounts& uses) {
+  const Atom& images = e.args[0];
+  const Expr* joined = definition(definitions, images, "concat");
+  if (!joined) return false;
+  const auto last = static_cast<int64_t>(ir::type_of(images)->dims.size()) - 1;
+  return ir::attr<int64_t>(joined->attrs, "axis") == last && uses.at(images.var.get()) == 1;
 }
 
 // A convolution of channels-last images and HWIO weights of this shape and type as one with packed
@@ -212,6 +223,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
   PackedOperands blocks;  // of the module
   for (auto& [name, f] : out.functions) {
     Definitions definitions = definitions_of(*f);
+    const UseCounts uses = count_uses(*f->body);
     Definitions rewritten;  // of what stays, reading what was put in place of its operands
     Rewriter rewriter([&, function = f](const ir::Binding& b,
                                         ir::BlockBuilder& o) -> std::optional<Atom> {
@@ -268,7 +280,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
           const Ints& shape = e.args[1].constant->shape;
           const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
-          if (is_product_of_pixels(e)) {
+          if (is_product_of_pixels(e) && (narrow || !is_joined_for(e, rewritten, uses))) {
             const Atom matrix = filters(e, n, false, o);
             const std::optional<Atom> y = narrow
                                               ? narrow_product(e.args[0], matrix, type, k, n, false)

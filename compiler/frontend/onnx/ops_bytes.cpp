@@ -20,6 +20,7 @@
 // which rounds less than the formula on the left. Whatever follows it, a bias, an activation, the
 // next QuantizeLinear, is fused behind the sums, as it is behind any other product.
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/frontend/onnx/quantised.h"
 #include "compiler/ir/axes.h"
@@ -333,12 +334,42 @@ struct Dequantised {
 };
 std::optional<Dequantised> dequantised_operands(NodeContext& c, int64_t axis) {
   const auto x = c.g.quantised(c.in(0)), w = c.g.quantised(c.in(1));
-  if (!x || !w || !is_scaled_along(*x, {}) || !is_scaled_along(*w, axis) ||
-      !c.g.is_settled(w->values) || (w->zero && !w->zero->is_constant()))
+  if (!x || !w || !is_byte(x->values.dtype()) || !is_byte(w->values.dtype()) ||
+      !is_scaled_along(*x, {}) || !is_scaled_along(*w, axis) || !c.g.is_settled(w->values) ||
+      (w->zero && !w->zero->is_constant()))
     return std::nullopt;
   Operand8 weights = operand8(c, w->values, w->zero, axis, DType::kI8);
   if (weights.zero) return std::nullopt;
   return Dequantised{*x, *w, std::move(weights)};
+}
+
+// The bias of a convolution in i32 where it was dequantised with the scale of the sums: there it is
+// added to them, exactly, and neither may wrap. Nothing if it is another.
+std::optional<Value> bias_of_sums(NodeContext& c, const Dequantised& of) {
+  const auto bias = c.has(2) ? c.g.quantised(c.in(2)) : std::nullopt;
+  if (!bias || bias->values.dtype() != DType::kI32 || !bias->values.is_constant() ||
+      !bias->scale.is_constant() || !of.x.scale.is_constant() || !of.w.scale.is_constant() ||
+      (bias->zero && !(bias->zero->is_constant() && is_zero(*bias->zero->atom.constant))))
+    return std::nullopt;
+  constexpr double kMost = 1 << 30, kLargestProduct = 255 * 128, kApart = 1e-6;
+  const auto terms = product_of(of.weights.x.dims(), 1, of.weights.x.rank()).as_constant();
+  if (!terms || static_cast<double>(*terms) * kLargestProduct >= kMost) return std::nullopt;
+  const auto at = [](const Value& v, int64_t i) {
+    const ir::Tensor& t = *v.atom.constant;
+    return t.value(t.elements() == 1 ? 0 : i);
+  };
+  const auto filters = of.weights.x.dim(0).as_constant();
+  for (const Value* v : {&bias->values, &bias->scale, &of.w.scale})
+    if (!filters || (v->atom.constant->elements() != *filters &&
+                     (v == &bias->values || v->atom.constant->elements() != 1)))
+      return std::nullopt;
+  for (int64_t i = 0; i < *filters; ++i) {
+    const double scale = at(of.x.scale, 0) * at(of.w.scale, i);
+    if (!(std::abs(at(bias->scale, i) - scale) <= kApart * scale) ||
+        std::abs(at(bias->values, i)) >= kMost)
+      return std::nullopt;
+  }
+  return c.g.reshape(bias->values, {of.weights.x.dim(0)});
 }
 
 }  // namespace
@@ -350,8 +381,11 @@ std::optional<Value> quantised_convolution(NodeContext& c) {
   const auto of = dequantised_operands(c, 0);
   if (!of) return std::nullopt;
   const Operand8 image = operand8(c, of->x.values, of->x.zero, 1, DType::kU8);
-  const Value sums = convolution_of_bytes(c, image, of->weights, std::nullopt);
-  return scaled(c, sums, of->x.scale, spread(c, of->w.scale, sums, 1, 0));
+  const std::optional<Value> bias = bias_of_sums(c, *of);
+  const Value sums = convolution_of_bytes(c, image, of->weights, bias);
+  const Value y = scaled(c, sums, of->x.scale, spread(c, of->w.scale, sums, 1, 0));
+  if (bias || !c.has(2)) return y;
+  return a.add(y, a.unsqueeze(a.cast(c.in(2), y.dtype()), axes_between(1, y.rank() - 1)));
 }
 
 std::optional<Value> quantised_product(NodeContext& c, bool transpose_b) {

@@ -186,13 +186,9 @@ Axes kernel_of(NodeContext& c, const Value& weight) {
 }
 
 Values conv(NodeContext& c) {
+  if (const auto y = quantised_convolution(c)) return {*y};
   std::optional<Value> bias;
   if (c.has(2)) bias = c.in(2);
-  if (const auto y = quantised_convolution(c)) {
-    if (!bias) return {*y};
-    Arithmetic a(c.g);
-    return {a.add(*y, a.unsqueeze(a.cast(*bias, y->dtype()), axes_between(1, y->rank() - 1)))};
-  }
   return {convolution(c, c.in(0), c.in(1), bias)};
 }
 

@@ -151,7 +151,8 @@ Values dequantize(NodeContext& c) {
   const int64_t block = c.integer("block_size", 0);
   DType to = c.in(1).dtype();
   if (int64_t given = c.integer("output_dtype", 0)) to = dtype_of(given, c.place);
-  if (block == 0 && is_byte(x.dtype()) && to == DType::kF32 && c.in(1).dtype() == to &&
+  const bool noted = is_byte(x.dtype()) || x.dtype() == DType::kI32;
+  if (block == 0 && noted && to == DType::kF32 && c.in(1).dtype() == to &&
       (!c.has(2) || c.in(2).dtype() == x.dtype()))
     return {dequantised(c, {x, c.in(1), c.has(2) ? std::optional(c.in(2)) : std::nullopt, axis})};
   Value y = a.cast(x, DType::kI32);

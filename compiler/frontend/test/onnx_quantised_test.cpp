@@ -109,6 +109,7 @@ TEST(OnnxQuantisedProducts, TakeBytesWhereTheyCan) {
                            "qdq_depthwise",
                            "qdq_depthwise_padded",
                            "qdq_depthwise_signed",
+                           "qdq_depthwise_bias",
                            "qdq_residual",
                            "conv_integer",
                            "qdq_matmul",

@@ -109,15 +109,21 @@ def qdq_convolutions(kind, zeros, relu):
     return m
 
 
-def qdq_depthwise(kind, channels, zeros, **window):
-    """A depthwise convolution between QuantizeLinear and DequantizeLinear."""
+def qdq_depthwise(kind, channels, zeros, whole_bias=False, **window):
+    """A depthwise convolution between QuantizeLinear and DequantizeLinear; with `whole_bias`, a bias
+    of integers with the scale of the sums, as ONNX Runtime's quantiser writes it."""
     m = Model(7)
     m.inputs["x"] = (np.float32, ["b", channels, "h", "w"])
     x = m.dequantise(m.quantise("x", "q", 0.02, kind(zeros[0])), "a")
     m.constants |= {"w": m.bytes(np.int8, channels, 1, *window["kernel_shape"]),
                     "b": m.floats(channels)}
-    w = m.dequantise("w", "d", m.scales(channels), np.zeros(channels, np.int8), 0)
-    m.quantise(m.add("Conv", f"{x},{w},b", "c", group=channels, **window), "y", 0.1,
+    scales = m.scales(channels)
+    w = m.dequantise("w", "d", scales, np.zeros(channels, np.int8), 0)
+    bias = "b"
+    if whole_bias:
+        m.constants["b"] = m.random.integers(-9000, 9000, channels).astype(np.int32)
+        bias = m.dequantise("b", "e", scales * np.float32(0.02), np.zeros(channels, np.int32), 0)
+    m.quantise(m.add("Conv", f"{x},{w},{bias}", "c", group=channels, **window), "y", 0.1,
                kind(zeros[1]))
     return m
 
@@ -270,6 +276,9 @@ MODELS = {
                       pads=[2, 2, 2, 2]), IMAGES),
     "qdq_depthwise_signed": (
         qdq_depthwise(np.int8, 33, (-20, 11), **PAD), IMAGES),
+    "qdq_depthwise_bias": (
+        qdq_depthwise(np.uint8, 12, (9, 100), True, dilations=[1, 2], kernel_shape=[3, 3],
+                      pads=[1, 2, 1, 2]), IMAGES),
     "qdq_residual": (qdq_residual(), IMAGES),
     "qdq_moves": (qdq_moves(np.uint8, 117), IMAGES),
     "qdq_moves_signed": (qdq_moves(np.int8, -5), IMAGES),

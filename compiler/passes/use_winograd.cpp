@@ -87,10 +87,9 @@ ir::Module use_winograd(const ir::Module& m, PassContext& context) {
     if (!place->second) return std::nullopt;  // not finite
     std::vector<Atom> args = e.args;
     args[1] = Atom::of(place->second);
-    ir::Attrs attrs = {{"tile", form->tile},
-                       {"filters", weights.shape[3]},
-                       {"pads", e.attrs.at("pads")},
-                       {"layout", layout.str()}};
+    ir::Attrs attrs = {
+        {"filters", weights.shape[3]}, {"pads", e.attrs.at("pads")}, {"layout", layout.str()}};
+    attrs["tile"] = form->tile;
     std::vector<ir::Type> types;
     for (const Atom& a : args) types.push_back(ir::type_of(a));
     const ir::ExprRef call = ir::make_call("packed_winograd", {}, attrs);

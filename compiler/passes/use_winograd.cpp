@@ -13,7 +13,6 @@
 // saved. Of few channels the transforms are most of the work, and of an image that is known to be
 // small, whatever hangs over its border. What has f16, bf16 or bytes as operands, by its own types
 // or by the policy of precision, was narrowed by passes ahead of this one and stays as it is.
-#include <cmath>
 #include <map>
 #include <utility>
 

@@ -21,7 +21,7 @@ struct CompileOptions {
   std::vector<kernels::TargetInfo> more_targets;
   int32_t device = 0;                // vm/base/device_number.h: what nothing constrains runs there
   passes::Precision precision = {};  // what is computed in narrower numbers than the model says
-  int64_t winograd = 0;  // tiles of convolutions, as of passes::PassContext
+  int64_t winograd = 0;              // tiles of convolutions, as of passes::PassContext
   passes::PipelineOptions pipeline;
   tuned::TunedSource* tuned = nullptr;  // null: every kernel gets its template's default schedule
   // The class of measuring policy whose records are asked for (compiler/tuned/policy_class.h);

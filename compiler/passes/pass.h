@@ -42,8 +42,8 @@ struct PassContext {
   std::map<std::string, int64_t> statistics;
   int32_t device = 0;        // of the compilation: what nothing constrains runs there
   Precision precision = {};  // its policy; the first of the table: that of the model
-  // Pixels along an axis of the tiles by which convolutions may be made (compiler/ir/winograd.h), at
-  // most; 0: none are.
+  // Pixels along an axis of the tiles by which convolutions may be made (compiler/ir/winograd.h),
+  // at most; 0: none are.
   int64_t winograd = 0;
   // Of the groups that `fuse` tries, and of those that later stages lower and emit.
   std::shared_ptr<kernels::WorkloadCache> workloads = std::make_shared<kernels::WorkloadCache>();

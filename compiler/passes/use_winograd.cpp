@@ -13,7 +13,6 @@
 // saved. Of few channels the transforms are most of the work, and of an image that is known to be
 // small, whatever hangs over its border. What has f16, bf16 or bytes as operands, by its own types
 // or by the policy of precision, was narrowed by passes ahead of this one and stays as it is.
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -87,10 +86,9 @@ ir::Module use_winograd(const ir::Module& m, PassContext& context) {
     if (!place->second) return std::nullopt;  // not finite
     std::vector<Atom> args = e.args;
     args[1] = Atom::of(place->second);
-    ir::Attrs attrs = {{"tile", form->tile},
-                       {"filters", weights.shape[3]},
-                       {"pads", e.attrs.at("pads")},
-                       {"layout", layout.str()}};
+    ir::Attrs attrs = {
+        {"filters", weights.shape[3]}, {"pads", e.attrs.at("pads")}, {"layout", layout.str()}};
+    attrs["tile"] = form->tile;
     std::vector<ir::Type> types;
     for (const Atom& a : args) types.push_back(ir::type_of(a));
     const ir::ExprRef call = ir::make_call("packed_winograd", {}, attrs);

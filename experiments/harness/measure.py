@@ -36,7 +36,12 @@ def examine(workers, reference, tolerance, length):
     whose result is further away than `tolerance`, has another shape, holds NaN or never came. The
     reference's own failure is raised.
     """
-    outputs, errors = run_once(workers, reference, length)
+    return compare(*run_once(workers, reference, length), reference, tolerance, length)
+
+
+def compare(outputs, errors, reference, tolerance, length):
+    """Returns what `examine` does of what systems computed; `errors` are those of others, and come
+    with it."""
     differences = {}
     for system, found in outputs.items():
         try:

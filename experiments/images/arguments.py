@@ -38,6 +38,12 @@ def parse(run, what, description, arguments):
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default %(default)s)")
     parser.add_argument("--peers", metavar="P[,P…]",
                         help=f"of {', '.join(run.PEERS)} (default: all)")
+    parser.set_defaults(winograd=False)
+    if run.WINOGRAD:
+        parser.add_argument("--winograd", action="store_true",
+                            help="measure nimble with convolutions by Winograd's tiles of 2 × 2 and "
+                                 "4 × 4 pixels, too: a table of its own, with errors against f64. "
+                                 f"Results go to experiments/results/{name}-winograd*.*")
     flags.add_tuning(parser, what, f"{round(100 * TUNING)} %% of its time where the database has "
                                    "no table of a convolution or product")
     parser.add_argument("--quick", action="store_true",

@@ -105,3 +105,16 @@ def build(name, options, pace):
     files[tables.DEFAULT] = FOLDER / f"{name}-default.nimble"
     compile_network(source, files[tables.DEFAULT], None)
     return files, build_tuned(name, files[tables.MAIN], options, pace)
+
+
+def build_winograd(name, options, pace):
+    """Returns {system: executable} by Winograd's tiles of each size, tuned if nimble's own is."""
+    files = {}
+    for system, tile in tables.WINOGRAD.items():
+        files[system] = FOLDER / f"{name}-winograd-{tile}.nimble"
+        more = ("--winograd", str(tile))
+        if options.untuned:
+            compile_network(FOLDER / f"{name}.onnx", files[system], None, more)
+        else:
+            build_tuned(name, files[system], options, pace, more)
+    return files

@@ -12,6 +12,7 @@ OWN = (224, 224)  # height and width that the networks were made for
 LOWEST, HIGHEST = 160, 320  # of the heights and widths that are drawn
 TRACE_ROWS, TRACE_SEED, MEASURED_SEED = 200, 21, 22
 INPUT, CHANNELS = "image", 3
+SINGLE, EXACT = "torch", "torch_f64"  # systems whose results others' are compared with
 LEAST_MEAN, LEAST_P5 = 1.0, 0.95
 MOST_OVER_LIMIT = 1.3  # that a kernel may take, in times of its limit
 

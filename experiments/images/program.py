@@ -25,7 +25,8 @@ FULL = {"rounds": 3, "own_rounds": 9, "burst_us": 30_000, "peak_s": 0.2, "compil
 QUICK = {"rounds": 3, "own_rounds": 3, "burst_us": 15_000, "peak_s": 0.05, "compile_s": 240}
 TOLERANCE = 1e-4
 PROFILE_US, FEWEST_PROFILED, MOST_PROFILED = 200_000, 3, 30
-REFERENCE = "torch"
+REFERENCE = networks.SINGLE
+WINOGRAD_TOLERANCE = 1e-2  # a mistake is larger; what is smaller is told
 
 
 def parse_arguments(arguments):
@@ -64,6 +65,8 @@ class Run:
     NAMES, PEERS = tuple(NETWORKS), systems.IMAGE_PEERS
     QUICK_NAMES = "mobilenet-v2,squeezenet"
     REFERENCES = (REFERENCE,)  # whose results the others' are compared with; they aren't timed
+    WINOGRAD = tuple(tables.WINOGRAD)  # systems that --winograd adds; empty: there is no such option
+    winograd = ()                      # those of this run
 
     def __init__(self, options, arguments):
         from experiments.harness import machine
@@ -79,6 +82,9 @@ class Run:
         if not 1 <= options.threads <= len(self.cores):
             raise ExperimentError(f"--threads {options.threads}: this process may use "
                                   f"{len(self.cores)} cores", USAGE)
+        if options.winograd:
+            self.winograd = self.WINOGRAD
+            self.REFERENCES = (REFERENCE, networks.EXACT)
         self.networks = [self.make_measured(name) for name in options.names]
         self.peaks, self.spent, self.measured_seconds = [], 0.0, 0.0
         self.provenance = machine.provenance([self.NAME, *arguments])
@@ -87,7 +93,8 @@ class Run:
                 or options.threads != 2 or options.names != list(self.NAMES)
                 or self.peers != list(self.PEERS)
                 or flags.in_seconds(options.total) < flags.in_seconds(TOTAL))
-        self.stem = f"{self.NAME}-part" if part else self.NAME
+        self.stem = (self.NAME + ("-winograd" if self.winograd else "")
+                     + ("-part" if part else ""))
         self.partial = report.RESULTS / f"{self.stem}.partial.json"
 
     def make_measured(self, name, record=None):
@@ -98,7 +105,8 @@ class Run:
         options = self.options
         return {"networks": options.names, "sizes": self.count, "threads": options.threads,
                 "peers": self.peers, "untuned": options.untuned, "tune": options.tune,
-                "total": options.total, "within": options.within, **self.effort,
+                "total": options.total, "within": options.within,
+                "winograd": list(self.winograd), **self.effort,
                 "cpu": self.machine["cpu"], "commit": self.provenance["commit"]}
 
     def load_partial(self):
@@ -170,7 +178,10 @@ class Run:
 
     def build(self, network):
         """Returns ({system: executable}, what tuning says) of a network that is exported."""
-        return building.build(network.network, self.options, self.pace)
+        files, tuning = building.build(network.network, self.options, self.pace)
+        if self.winograd:
+            files |= building.build_winograd(network.network, self.options, self.pace)
+        return files, tuning
 
     def prepare(self, network):
         """Exports and builds a network; returns (executables, the name of its output)."""
@@ -202,7 +213,8 @@ class Run:
                     "own_size": OWN, "onnx_model": file, "onnxruntime_model": file,
                     "nimble_file": str(files.get(system))})
         for system in (*self.REFERENCES, *files):
-            start(system)
+            if system not in network.record["errors"]:
+                start(system)
         for system in self.peers_of(network):
             if system in network.record["errors"]:
                 continue
@@ -215,8 +227,8 @@ class Run:
         return self.peers
 
     def give_up(self, workers, network, system, error):
-        """Goes on without a peer; of nimble and the reference the error is raised."""
-        if system not in self.peers:
+        """Goes on without a peer, or tiles; of nimble and the reference the error is raised."""
+        if system not in (*self.peers, *self.winograd):
             raise error
         self.tell(network, f"going on without {system}: {error}")
         network.record["errors"][system] = reason(error)
@@ -266,8 +278,21 @@ class Run:
 
     def examine(self, network, workers, size):
         """Runs every system once; returns ({system: figures of its result}, {system: error})."""
-        found, errors = measure.examine(workers.workers, REFERENCE, TOLERANCE, size)
-        return {name: {"difference": value} for name, value in found.items()}, errors
+        outputs, failed = measure.run_once(workers.workers, REFERENCE, size)
+        tiled = {name: outputs.pop(name) for name in self.winograd if name in outputs}
+        found, errors = measure.compare(outputs, failed, REFERENCE, TOLERANCE, size)
+        if tiled:
+            more, errors = measure.compare(tiled | {REFERENCE: outputs[REFERENCE]}, errors,
+                                           REFERENCE, WINOGRAD_TOLERANCE, size)
+            found |= more
+        figures = {name: {"difference": value} for name, value in found.items()}
+        if self.winograd:
+            if networks.EXACT in errors:
+                raise errors[networks.EXACT]
+            exact = outputs[networks.EXACT]
+            for name in figures:
+                figures[name]["error"] = float(abs((outputs | tiled)[name] - exact).max())
+        return figures, errors
 
     def measure_size(self, workers, network, size):
         found, errors = self.examine(network, workers, size)
@@ -289,7 +314,10 @@ class Run:
         return self.summarise_size(network, size, times, found)
 
     def summarise_size(self, network, size, times, found):
-        return tables.summarise_size(size, times, found)
+        entry = tables.summarise_size(size, times, found)
+        if self.winograd:
+            entry["errors"] = {name: figures["error"] for name, figures in found.items()}
+        return entry
 
     def look_closer(self, workers, network, files, entry):
         """Finds what a run at OWN calls."""

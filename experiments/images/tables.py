@@ -3,12 +3,14 @@
 from experiments.harness import statistics
 from experiments.harness.systems import ALL, IMAGE_PEERS
 from experiments.images import kernels
-from experiments.images.networks import LEAST_MEAN, LEAST_P5, MOST_OVER_LIMIT, NETWORKS, OWN
+from experiments.images.networks import EXACT, LEAST_MEAN, LEAST_P5, MOST_OVER_LIMIT, NETWORKS, OWN, SINGLE
 from experiments.roofline.tables import MOST_OF_PEAK, milliseconds
 from experiments.studies.output import decimal, markdown_table, percent
 
 MAIN, DEFAULT = "nimble", "nimble_default"
 SHOWN = (MAIN, DEFAULT, *IMAGE_PEERS)
+# By what --winograd adds: tiles of so many pixels along an axis. They are in no other table.
+WINOGRAD = {"nimble_winograd_2": 2, "nimble_winograd_4": 4}
 LOW_PERCENTILE = 5
 WORST = 6  # kernels of a network that the page lists; the result file has all
 MEGABYTE = 1 << 20
@@ -149,6 +151,46 @@ def sizes_table(found):
           *cells(network["default_ratios"])] for network in found if network["sizes"]])
 
 
+def winograd_table(found, systems):
+    """A row a network and system of `systems`: times of nimble without and with tiles, and what
+    both, and PyTorch in f32, are off by."""
+    rows = []
+    for network in found:
+        entries = [entry for entry in [network["own"], *network["sizes"]] if entry]
+        for system in systems:
+            both = [entry for entry in entries if system in entry["systems"]]
+            if not both:
+                continue
+
+            def ratio(entry):
+                return median_of(entry, MAIN) / median_of(entry, system)
+
+            def largest(name):
+                return f"{max(entry['errors'][name] for entry in both):.1e}"
+            own = network["own"] if network["own"] in both else None
+            others = spread([ratio(entry) for entry in both if entry is not own])
+            rows.append([
+                network["title"], ALL[system].label, milliseconds(median_of(own, MAIN)),
+                milliseconds(median_of(own, system)), decimal(own and ratio(own)),
+                decimal(others and others["mean"]), largest(system), largest(MAIN),
+                largest(SINGLE)])
+    return markdown_table(
+        ["", "", "plain, ms", "by tiles, ms", "plain / by tiles", "over the sizes",
+         "largest error", "plain", ALL[SINGLE].label], rows)
+
+
+def winograd_lines(found):
+    systems = [name for name in WINOGRAD
+               if any(name in entry["systems"] for network in found
+                      for entry in [network["own"], *network["sizes"]] if entry)]
+    if not systems:
+        return []
+    return ["", "Convolutions of 3 × 3 taps by Winograd's tiles (`--winograd`), which no figure above "
+            "has: nimble's time without them over that with them, and the largest error of a result "
+            f"at any size that was measured, against {ALL[EXACT].label}; the deviation of a result "
+            "is 1.", "", *winograd_table(found, systems)]
+
+
 def kernels_table(found):
     return markdown_table(
         ["", "kernels", f"beyond {MOST_OVER_LIMIT} × the limit", "time in the others",
@@ -236,6 +278,7 @@ def markdown(result):
     if alone:
         lines += ["", f"Of {sides(OWN)} alone, by their architecture: {', '.join(alone)}."]
     lines += kernels_lines(result)
+    lines += winograd_lines(found)
     lines += ["", tuning_text(found)]
     if any(network["tuning"] for network in found):
         lines[-1] += (" Tuning saw other sizes than those measured, but of the networks that have "

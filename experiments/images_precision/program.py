@@ -39,6 +39,7 @@ class Run(images.Run):
     NAMES, PEERS = tuple(CASES), models.PEERS
     QUICK_NAMES = "mobilenet-v2-bf16,mobilenet-v2-int8"
     REFERENCES = (EXACT, SINGLE)
+    WINOGRAD = ()
 
     def make_measured(self, name, record=None):
         return Measured(name, record)

@@ -14,12 +14,13 @@ CLASSES = ("products", "attention", "normalisation", "element-wise")
 # the compiler's templates: a new one has to be named here, in one place or the other.
 TEMPLATES = {"dense": "products", "dense_tiles": "products", "blockwise": "products",
              "conv2d": "products", "conv2d_nhwc": "products", "conv2d_tiles": "products",
-             "depthwise_nhwc": "products", "depthwise_bytes": "products",
+             "depthwise_nhwc": "products", "depthwise_bytes": "products", "winograd": "products",
              "recurrent": "products",
              "attention": "attention", "batch_matmul": "attention", "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit
-CONVOLUTIONS = ("conv2d", "packed_conv2d")
+TILED = "packed_winograd"  # a convolution of 3 × 3 taps by tiles of its result
+CONVOLUTIONS = ("conv2d", "packed_conv2d", TILED)
 PACKED_PRODUCTS = ("packed_matmul", "blockwise_matmul")
 PARTS = ("gather", "slice")  # operators that read a part of their first operand
 
@@ -150,13 +151,19 @@ def numbers_of(operation, name):
 
 def channel_axis(operation):
     """Returns the axis of a convolution's images that has the channels."""
+    if operation.name == TILED:
+        return -1
     if operation.name == "packed_conv2d":  # its result always has them last
         return 1 if attribute(operation, "image_layout", "nhwc") == "nchw" else -1
     return -1 if attribute(operation, "layout", "nchw") == "nhwc" else 1
 
 
 def taps_of(operation, tensors, symbols):
-    """Returns how many products a convolution sums up for each element of its result."""
+    """Returns how many products a convolution sums up for each element of its result; by tiles, how
+    many are made for each, were all tiles whole."""
+    if operation.name == TILED:
+        _, products, channels, _ = tensors[operation.operands[1]].dims
+        return int(products) * int(channels) / int(attribute(operation, "tile", None)) ** 2
     if operation.name == "packed_conv2d":
         channels = tensors[operation.operands[0]].dims[channel_axis(operation)]
         inputs = extent(channels, symbols) // int(attribute(operation, "groups", 1))
@@ -205,7 +212,7 @@ def label_of(source, operations, parameters):
 def convolution_text(operation, parameters):
     """Returns like "3x3 /2 64 → 128" what is fixed of a convolution: kernel, stride, channels."""
     image, axis = parameters.get(operation.operands[0]), channel_axis(operation)
-    kernel = numbers_of(operation, "kernel")
+    kernel = (3, 3) if operation.name == TILED else numbers_of(operation, "kernel")
     if not kernel:
         weights = parameters.get(operation.operands[1])
         kernel = weights.dims[:2] if weights and axis == -1 else weights.dims[2:] if weights else ()

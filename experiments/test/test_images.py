@@ -28,6 +28,11 @@ FIRST = """fn @group(%p0: Tensor[(1, 6, s0, s1), f32], %p1: Tensor[(2, 27, 32), 
   %t0
 }
 """
+TILED = """fn @group(%p0: Tensor[(1, s0, s1, 24), f32], %p1: Tensor[(2, 36, 24, 32), f32], %p2: Tensor[(40), f32]) -> Tensor[(1, s0, s1, 40), f32] {
+  let %t0: Tensor[(1, s0, s1, 40), f32] = packed_winograd(%p0, %p1, %p2) {filters = 40, layout = "panel32", pads = [1, 1, 1, 1], tile = 4};
+  %t0
+}
+"""
 PARTS = """fn @group(%p0: Tensor[(1, s0, 64), f32], %p1: Tensor[(1, s0, 16), f32]) -> (Tensor[(1, s0, 16), f32], Tensor[(1, s0, 8), f32]) {
   let %t0: Tensor[(1, s0, 16), f32] = slice(%p0) {axes = [2], ends = (16), starts = (0), steps = [1]};
   let %t1: Tensor[(1, s0, 8), f32] = slice(%p0) {axes = [2], ends = (24), starts = (16), steps = [1]};
@@ -107,6 +112,14 @@ class Kernels(unittest.TestCase):
         self.assertEqual([kernel.label for kernel in compiled().values()], [
             "packed_conv2d+relu 3x3 /2x2 64 → 128", "conv2d 3x3 32 → 32", "conv2d 5x5 3 → 16",
             "packed_conv2d 3x3 /2x2 6 → 64"])
+
+    def test_tiles_count_by_their_products(self):
+        kernel = work.read({"kernels": [{"name": "k", "source": "packed_winograd",
+                                         "workload": TILED,
+                                         "implementations": [{"template": "winograd"}]}]})["k"]
+        # Four tiles of 36 products each.
+        self.assertEqual(kernel.flops({"s0": 8, "s1": 8}), 2 * 4 * 36 * 24 * 40)
+        self.assertEqual((kernel.label, kernel.kind), ("packed_winograd 3x3 24 → 40", "products"))
 
     def test_bytes_are_of_operands_and_results(self):
         found = compiled()["k0"].bytes({"s0": 9, "s1": 14})
@@ -254,6 +267,56 @@ class Tables(unittest.TestCase):
             self.assertIn(part, text)
 
 
+class Winograd(unittest.TestCase):
+    def entry(self, size, plain, **tiled):
+        found = rounds(nimble=plain, nimble_default=2.0, openvino=1.0, **tiled)
+        one = tables.summarise_size(size, found, dict.fromkeys(found, {}))
+        one["errors"] = {"torch": 1e-7, "nimble": 2e-7} | {
+            name: 1e-6 * milliseconds for name, milliseconds in tiled.items()}
+        return one
+
+    def test_times_and_errors_stand_apart(self):
+        own = self.entry(OWN, 3.0, nimble_winograd_2=2.0, nimble_winograd_4=1.5)
+        other = self.entry((170, 180), 4.0, nimble_winograd_2=8.0, nimble_winograd_4=2.0)
+        alone = self.entry((171, 180), 4.0, nimble_winograd_2=2.0)
+        network = summarise("resnet-50", own, other, alone)
+        text = "\n".join(tables.winograd_lines([network]))
+        for part in ("| ResNet-50 | nimble, tiles of 2 × 2 | 3.00 | 2.00 | 1.50 | 1.00 | 8.0e-06 | "
+                     "2.0e-07 | 1.0e-07 |",
+                     "| ResNet-50 | nimble, tiles of 4 × 4 | 3.00 | 1.50 | 2.00 | 2.00 | 2.0e-06 |"):
+            self.assertIn(part, text)
+        self.assertNotIn("tiles", tables.own_table([network], tables.SHOWN))
+        self.assertEqual(own["ratio_to"], {"openvino": 1 / 3})
+        self.assertFalse(any("tiles" in bar["name"] for bar in tables.bars([network])))
+
+    def test_unasked_there_is_no_table(self):
+        self.assertEqual(tables.winograd_lines([summarise("resnet-50", entry(OWN))]), [])
+
+    def test_each_size_of_tiles_is_tuned_and_compiled(self):
+        calls = []
+        with unittest.mock.patch.object(building, "build_tuned",
+                                        lambda *all_of: calls.append(all_of[-1])), \
+                unittest.mock.patch.object(building, "compile_network",
+                                           lambda *all_of: calls.append(all_of[2:])):
+            for untuned in (False, True):
+                files = building.build_winograd("vgg-16", types.SimpleNamespace(untuned=untuned),
+                                                None)
+                self.assertEqual([path.name for path in files.values()],
+                                 ["vgg-16-winograd-2.nimble", "vgg-16-winograd-4.nimble"])
+        self.assertEqual(calls, [("--winograd", "2"), ("--winograd", "4"),
+                                 (None, ("--winograd", "2")), (None, ("--winograd", "4"))])
+
+    def test_it_is_asked_for(self):
+        self.assertFalse(program.parse_arguments([]).winograd)
+        self.assertTrue(program.parse_arguments(["--winograd"]).winograd)
+        for more, stem, references in (([], "images-part", ("torch",)),
+                                       (["--winograd"], "images-winograd-part",
+                                        ("torch", "torch_f64"))):
+            made = program.Run(program.parse_arguments(["--threads", "1", *more]), more)
+            self.assertEqual((made.stem, made.REFERENCES), (stem, references))
+            self.assertEqual(made.settings()["winograd"], list(tables.WINOGRAD) if more else [])
+
+
 class Paces(unittest.TestCase):
     def setUp(self):
         self.now = 0.0
@@ -324,11 +387,12 @@ class Paces(unittest.TestCase):
 
 
 class FakeWorker:
-    """Answers like pool.Worker. fails: {size: message}; compile_s: seconds of a first check."""
+    """Answers like pool.Worker. fails: {size: message}; off: error of all results; compile_s:
+    seconds of a first check."""
 
-    def __init__(self, system, clock, fails=(), wrong=(), compile_s=0.0):
+    def __init__(self, system, clock, fails=(), wrong=(), compile_s=0.0, off=0.0):
         self.system, self.clock, self.fails, self.wrong = system, clock, dict(fails), wrong
-        self.compile_s, self.limits = compile_s, []
+        self.compile_s, self.limits, self.off = compile_s, [], off
 
     def ask(self, method, *arguments, seconds=None):
         if method == "info":
@@ -341,7 +405,7 @@ class FakeWorker:
             if seconds is not None:
                 self.limits.append(seconds)
                 self.clock.now += self.compile_s
-            return np.ones(3) * (2 if size in self.wrong else 1)
+            return np.ones(3) * (2 if size in self.wrong else 1) + self.off
         if method == "profile":
             return {"runs": 1, "kernels": []}
         self.clock.now += 1.0
@@ -373,7 +437,7 @@ class Running(unittest.TestCase):
     def worker(self, system, **more):
         return FakeWorker(system, self.clock, **more)
 
-    def measure(self, sizes=3, seconds=None, total=1e6, **workers):
+    def measure(self, sizes=3, seconds=None, total=1e6, winograd=(), **workers):
         """Returns what is known of the network; self.seconds are those that count as measured."""
         made = {name: self.worker(name) for name in ("torch", "nimble", "nimble_default")} | workers
         folder = tempfile.TemporaryDirectory()
@@ -384,11 +448,14 @@ class Running(unittest.TestCase):
                                                 untuned=False, tune=None, total="90m")
         running.peers = [name for name in program.systems.IMAGE_PEERS if name in made]
         running.networks, running.cores, running.count = [network], [0], sizes
+        running.winograd = winograd
+        running.REFERENCES = ("torch", *(["torch_f64"] if winograd else []))
         running.effort = {"rounds": 3, "own_rounds": 4, "burst_us": 1000, "compile_s": 99}
         running.peaks = []
         running.machine, running.provenance = {"cpu": "x"}, {"commit": "c"}
         running.partial = pathlib.Path(folder.name) / "partial.json"
-        running.prepare = lambda _: ({"nimble": "n", "nimble_default": "d"}, "y")
+        running.prepare = lambda _: ({"nimble": "n", "nimble_default": "d"}
+                                     | dict.fromkeys(winograd, "w"), "y")
         running.measure_peak = lambda: None
         running.pace = pace.Pace(total, 1, measuring=seconds, clock=lambda: self.clock.now)
         with unittest.mock.patch.object(program.pool, "Pool", lambda: FakePool(made)), \
@@ -426,6 +493,29 @@ class Running(unittest.TestCase):
         with self.assertRaises(ExperimentError) as caught:
             self.measure(onnxruntime=self.worker("onnxruntime"), nimble=wrong)
         self.assertEqual(caught.exception.code, WRONG_RESULT)
+
+    def test_tiles_have_a_tolerance_of_their_own(self):
+        tiles = ("nimble_winograd_2", "nimble_winograd_4")
+        second = networks.measured_sizes(3)[0]
+        found = self.measure(
+            winograd=tiles, onnxruntime=self.worker("onnxruntime"),
+            torch_f64=self.worker("torch_f64"),
+            nimble_winograd_2=self.worker("nimble_winograd_2", off=1e-3),
+            nimble_winograd_4=self.worker("nimble_winograd_4", wrong=(second,)))
+        own, other = (found["done"][tables.key_of(size)] for size in (OWN, second))
+        self.assertAlmostEqual(own["errors"]["nimble_winograd_2"], 1e-3)
+        self.assertEqual(own["errors"]["nimble"], 0)
+        self.assertTrue(set(tiles) <= set(own["systems"]))
+        self.assertNotIn("torch_f64", own["systems"])
+        self.assertEqual(own["ratio_to"].keys(), {"onnxruntime"})
+        self.assertNotIn(tiles[1], other["systems"])  # that was wrong there
+        self.assertEqual(list(found["errors"]), [tiles[1]])
+
+    def test_without_what_they_are_compared_with_tiles_tell_nothing(self):
+        with self.assertRaises(ExperimentError):
+            self.measure(winograd=("nimble_winograd_2",),
+                         nimble_winograd_2=self.worker("nimble_winograd_2"),
+                         torch_f64=self.worker("torch_f64", fails={OWN: "out of memory"}))
 
     def test_what_peers_compile_counts_for_no_time(self):
         slow = self.worker("torch_channels_last", compile_s=1000.0)

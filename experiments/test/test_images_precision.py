@@ -81,6 +81,8 @@ class Models(unittest.TestCase):
         self.assertEqual(options.names, ["vit-b-bf16", "resnet-50-int8"])
         self.assertEqual(program.parse_arguments(["--quick"]).names,
                          ["mobilenet-v2-bf16", "mobilenet-v2-int8"])
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+            program.parse_arguments(["--winograd"])  # those are of f32
 
 
 def entry(size, ours=1.0, error=1e-3, kind="bf16", **peers):

@@ -18,7 +18,7 @@ struct CampaignOptions {
   std::string target = "native";
   passes::Precision precision = {};
   int64_t winograd = 0;  // tiles of convolutions, as of passes::PassContext
-  std::string trace;  // "file.tsv:column,column"
+  std::string trace;     // "file.tsv:column,column"
   std::vector<std::string> trace_symbols;
   std::map<std::string, int64_t> fixed;  // symbols with one value
   double budget_s = 300;

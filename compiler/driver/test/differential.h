@@ -1,7 +1,9 @@
 // One program, many ways to run it: all must agree with the reference interpreter.
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/driver/test/harness.h"
@@ -25,6 +27,21 @@ struct Comparison {
 // compares at several sizes. Inputs: floats in [-1, 1], integers in {0, 1}. Never throws.
 Comparison compare(const ir::Module& module, const std::vector<Configuration>& configurations,
                    unsigned seed);
+
+// The modules that the passes leave of one program under configurations that differ in them alone.
+// Most programs are the same without most passes, and what follows the passes sees nothing else of
+// them (driver::compile): of configurations that leave the same module one is compiled and run.
+class LoweredModules {
+ public:
+  explicit LoweredModules(ir::Module module) : module_(std::move(module)) {}
+
+  // Whether `c` has to be compiled and run: not if one asked about before left the same module.
+  bool is_new(const Configuration& c);
+
+ private:
+  ir::Module module_;
+  std::set<std::string> seen_;
+};
 
 // The default, and `count` of all other ways, drawn by seed.
 std::vector<Configuration> some_configurations(unsigned seed, size_t count);

@@ -236,6 +236,7 @@ void Emitter::counted_loop(const kir::Stmt& s, llvm::Value* begin, llvm::Value* 
 }
 
 void Emitter::unrolled_loop(const kir::Stmt& s) {
+  if (transpose(s)) return;
   const int64_t extent = constant(s.extent);
   const Dim begin = resolve(s.begin);
   for (int64_t i = 0; i < extent; i += s.step) {

@@ -95,6 +95,10 @@ class Emitter {
   llvm::Value* dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
 
+  // emit_transpose.cpp
+  // Emits an unrolled loop that copies a square block from rows to columns; false if it does not.
+  bool transpose(const kir::Stmt& s);
+
   // emit_tile.cpp
   void tile_statement(const kir::Stmt& s);
   void tiles(const kir::Stmt& s);

@@ -12,7 +12,7 @@
 
 namespace nimble::kir::math {
 
-ValueRef exp(ValueRef x);       // f32: 2 ulp, gradual underflow included. f64: 1e-15
+ValueRef exp(ValueRef x);  // f32: 2 ulp, gradual underflow included. f64: 1e-15
 // exp for the weights of a softmax: 0 where the result would be below 1.0001 times the smallest
 // normal number, and no step on the way meets a subnormal one. An Intel core takes more than a
 // hundred cycles for each instruction that does, and the masked places of a softmax (at -100, say)

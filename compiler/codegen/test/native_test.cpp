@@ -2,6 +2,7 @@
 // machine can run.
 #include "compiler/codegen/test/native.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>

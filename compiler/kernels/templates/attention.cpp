@@ -385,11 +385,11 @@ class AttentionLowering {
   }
 
   // exp(score - maximum) from what scored() gave; `shift` is the maximum, scaled.
-  ValueRef weight(const ValueRef& score, const ValueRef& shift, std::vector<StmtRef>& out) {
+  ValueRef weight(ValueRef x, const ValueRef& shift, std::vector<StmtRef>& out) {
     const ValueRef maximum = kb::broadcast(shift, lanes_);
     const ValueRef scale = kb::number(p_.type, p_.scale, lanes_);
-    const ValueRef x = fold_scale() ? kb::fma(score, scale, kb::unary(kir::UnaryOp::kNeg, maximum))
-                                    : kb::sub(score, maximum);
+    x = fold_scale() ? kb::fma(x, scale, kb::unary(kir::UnaryOp::kNeg, maximum))
+                     : kb::sub(x, maximum);
     return let(out, km::exp_flushed(let(out, x)));
   }
 
@@ -404,7 +404,7 @@ class AttentionLowering {
     std::vector<ValueRef> row;
     for (int64_t c = 0; c < keys; c += lanes_) {
       const auto valid = c + lanes_ > keys ? std::optional<Dim>(keys - c) : std::nullopt;
-      row.push_back(scored(tile, {c, valid}, out));
+      row.push_back(scored(tile, {c, valid, 0}, out));
     }
     const auto total = [](std::vector<ValueRef> v, BinaryOp op) {
       for (; v.size() > 1; v.resize((v.size() + 1) / 2))

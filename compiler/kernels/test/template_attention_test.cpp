@@ -160,7 +160,7 @@ TEST(Attention, WindowsWithABiasByHead) {
                          "let %y = attention(%q, %k, %v, %s) {{heads = 2, scale = 0.5}}; %y }}",
                          n, 3 * width, width, 2 * width, by_window ? "b" : "1"),
              "attention",
-             [&, n, d, width](const Arrays& in, Arrays& out) {
+             [=](const Arrays& in, Arrays& out) {
                const auto part = [&in](int64_t shift) {
                  return [&in, shift](int64_t b, int64_t i, int64_t c) {
                    return in[0].at(b, i, c + shift);

@@ -102,6 +102,7 @@ struct Format {
   double magic;              // 1.5 * 2^mantissa
   double ln2_hi, ln2_lo;     // n * ln2_hi is exact for every exponent n
   double exp_low, exp_high;  // beyond these exp is 0 or infinite
+  double exp_normal;         // from here on exp is a normal number
   double smallest_normal;
   int64_t sqrt_half, one, infinity, sign;  // bit patterns
 
@@ -113,9 +114,9 @@ struct Format {
 Format format_of(const ValueRef& x) {
   NIMBLE_CHECK(x->dtype == DType::kF32 || x->dtype == DType::kF64, "{}", nimble::name_of(x->dtype));
   if (x->dtype == DType::kF32)
-    return {DType::kF32, DType::kI32,    23,         127,       0x1.8p23,
-            0x1.62e4p-1, 0x1.7f7d1cp-20, -104.0,     89.0,      0x1p-126,
-            0x3f3504f3,  0x3f800000,     0x7f800000, INT32_MIN, *x};
+    return {DType::kF32,    DType::kI32, 23,        127,      0x1.8p23, 0x1.62e4p-1,
+            0x1.7f7d1cp-20, -104.0,      89.0,      -87.3365, 0x1p-126, 0x3f3504f3,
+            0x3f800000,     0x7f800000,  INT32_MIN, *x};
   return {DType::kF64,
           DType::kI64,
           52,
@@ -125,6 +126,7 @@ Format format_of(const ValueRef& x) {
           0x1.ef35793c76730p-45,
           -746.0,
           710.0,
+          -708.3964,
           0x1p-1022,
           0x3fe6a09e667f3bcd,
           0x3ff0000000000000,
@@ -188,6 +190,13 @@ ValueRef expm1_clamped(const Format& f, const ValueRef& x) {
   return fma(scale, expm1_reduced(f, d.r), sub(scale, f.c(1)));
 }
 
+// exp(x), and exp(low) below that.
+ValueRef exp_from(const Format& f, double low, const ValueRef& x) {
+  const ValueRef clamped = max(f.c(low), min(f.c(f.exp_high), x));
+  const Reduced d = reduce_by_ln2(f, clamped);
+  return binary(BinaryOp::kScale, add(expm1_reduced(f, d.r), f.c(1)), d.whole);
+}
+
 ValueRef log_normal(const Format& f, const ValueRef& bits, const ValueRef& exponent_bias) {
   const ValueRef offset = sub(bits, f.i(f.sqrt_half));
   const ValueRef e = binary(BinaryOp::kShr, offset, f.i(f.mantissa));
@@ -212,9 +221,12 @@ ValueRef log_normal(const Format& f, const ValueRef& bits, const ValueRef& expon
 
 ValueRef exp(ValueRef x) {
   const Format f = format_of(x);
-  const ValueRef clamped = max(f.c(f.exp_low), min(f.c(f.exp_high), x));
-  const Reduced d = reduce_by_ln2(f, clamped);
-  return binary(BinaryOp::kScale, add(expm1_reduced(f, d.r), f.c(1)), d.whole);
+  return exp_from(f, f.exp_low, x);
+}
+
+ValueRef exp_flushed(ValueRef x) {
+  const Format f = format_of(x);
+  return select(is(CompareOp::kLt, x, f.c(f.exp_normal)), f.c(0), exp_from(f, f.exp_normal, x));
 }
 
 ValueRef scale(ValueRef x, ValueRef n) {

@@ -25,6 +25,11 @@ ValueRef softplus(ValueRef x);  // log(1 + exp(x)). f32: 4 ulp. f64: 1e-15
 ValueRef sin(ValueRef x);
 ValueRef cos(ValueRef x);
 ValueRef atan(ValueRef x);  // f32: 3 ulp. f64: 1e-15
+// exp for the weights of a softmax: 0 where the result would be below 1.0001 times the smallest
+// normal number, and no step on the way meets a subnormal one. An Intel core takes more than a
+// hundred cycles for each instruction that does, and the masked places of a softmax (at -100, say)
+// are full of them.
+ValueRef exp_flushed(ValueRef x);
 // x^y. f32: 2 ulp (computed in f64). f64: relative error up to |y log x| * 1e-15. C's special
 // cases, except that a NaN operand always gives NaN unless y is 0 or x is 1.
 ValueRef pow(ValueRef x, ValueRef y);

@@ -138,7 +138,11 @@ void Emitter::place_buffers(const kir::Function& f) {
 void Emitter::statement(const kir::Stmt& s) {
   switch (s.kind) {
     case StmtKind::kSeq:
-      for (const kir::StmtRef& b : s.body) statement(*b);
+      for (size_t i = 0; i < s.body.size();)
+        if (const size_t done = transpose(s.body, i); done > 0)
+          i += done;
+        else
+          statement(*s.body[i++]);
       return;
     case StmtKind::kFor:
       return loop(s);

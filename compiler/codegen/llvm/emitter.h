@@ -92,6 +92,11 @@ class Emitter {
   llvm::Value* dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
 
+  // emit_transpose.cpp
+  // Emits the statements from body[from] on that copy a square block from rows to columns; how many
+  // these are, 0 if they do not.
+  size_t transpose(const std::vector<kir::StmtRef>& body, size_t from);
+
   // emit_tile.cpp
   void tile_statement(const kir::Stmt& s);
   void tiles(const kir::Stmt& s);

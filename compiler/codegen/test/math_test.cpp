@@ -125,6 +125,32 @@ TEST(Math, F64WithinStatedError) {
   }
 }
 
+// exp where the result is a normal number, zero below; a tenth of a per mille may go either way.
+template <class T>
+void check_flushed(double lowest) {
+  std::vector<T> x = {0, -0.0, INFINITY, -INFINITY, NAN, T(-1e30), T(-1e-30)};
+  for (int i = 0; i < 40000; ++i) x.push_back(static_cast<T>(lowest * i / 39000 + 1));
+  const long double smallest = std::numeric_limits<T>::min();
+  for (const std::string& level : testing::runnable_levels()) {
+    const testing::Native native(map_kernel<T>(math::exp_flushed), level);
+    std::vector<T> y(x.size());
+    ASSERT_EQ(native.run({bytes_of(x), bytes_of(y)}, {static_cast<int64_t>(x.size())}), 0);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const long double exact = expl(x[i]);
+      const bool small = exact < smallest * 1.0001L;
+      if (small && y[i] == 0) continue;
+      EXPECT_NE(std::fpclassify(y[i]), FP_SUBNORMAL) << level << ": exp(" << x[i] << ")";
+      EXPECT_LE(ulps(y[i], exact), std::is_same_v<T, float> ? 2 : 1e-15 * 0x1p53)
+          << level << ": exp(" << x[i] << ") is " << y[i];
+    }
+  }
+}
+
+TEST(Math, FlushedExpIsNeverSubnormal) {
+  check_flushed<float>(-110);
+  check_flushed<double>(-760);
+}
+
 // kScale over every exponent that it promises, of a number that loses bits below the normal ones.
 constexpr double kScaled = 1.28125;
 

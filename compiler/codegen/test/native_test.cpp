@@ -2,6 +2,7 @@
 // machine can run; what portable code leaves out, and its limits.
 #include "compiler/codegen/test/native.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -324,6 +325,43 @@ TEST(Native, StridedAccess) {
       }
     }
   }
+}
+
+// Square blocks, which machine code transposes in registers, and what only looks like them.
+TEST(Native, SquareBlocksAreTransposed) {
+  for (DType t : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBF16})
+    for (const int lanes : {2, 4, 8, 16, 32}) {
+      KernelBuilder k("squares");
+      const Dim m = k.symbol("m"), i = Dim::symbol("i"), j = Dim::symbol("j");
+      const Dim columns = floordiv(m, 2 * lanes) * lanes;
+      auto x = k.in("x", t, m * lanes);
+      auto y = k.out("y", t, m * lanes);
+      auto z = k.out("z", t, m * lanes);
+      auto w = k.out("w", t, m * lanes);
+      const auto copy = [&](const BufferRef& to, const Dim& column, int count) {
+        return loop(LoopKind::kSerial, "j", 0, columns,
+                    loop(LoopKind::kUnroll, "i", 0, count,
+                         store(to, (j + i) * lanes, load_strided(x, column, m, lanes))),
+                    lanes);
+      };
+      const Function f =
+          k.body({copy(y, j + i, lanes), copy(z, j + i, lanes - 1), copy(w, j + i * 2, lanes)});
+      ASSERT_EQ(verify(f), "");
+      std::mt19937_64 random(10);
+      for (const std::string& level : runnable_levels()) {
+        const Native native(f, level);
+        for (const int64_t size : {64, 67, 129}) {
+          const size_t count = static_cast<size_t>(size) * lanes;
+          auto in = random_elements(t, count, random);
+          std::vector<std::byte> got[3], want[3];
+          for (int o = 0; o < 3; ++o) want[o] = got[o] = std::vector<std::byte>(in.size());
+          EXPECT_EQ(native.run({in, got[0], got[1], got[2]}, {size}), 0);
+          EXPECT_EQ(Interpreter(f).run({{in, want[0], want[1], want[2]}}, {{size}}), 0);
+          for (int o = 0; o < 3; ++o)
+            expect_same(t, got[o], want[o], fmt::format("{} {} {}", level, lanes, o));
+        }
+      }
+    }
 }
 
 TEST(Native, UnmaskedStridesAndReversal) {

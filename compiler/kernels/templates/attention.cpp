@@ -11,7 +11,9 @@
 //   3. multiplies by v, whose rows are read where they lie, and divides by the sums at the end,
 //      d numbers a row instead of m.
 // The softmax is exact, not an online one: a tile's scores fit the cache up to several thousand
-// keys, and rescaling partial results would cost more than the second pass.
+// keys, and rescaling partial results would cost more than the second pass. A row of few keys, as
+// windows of an image have, stays in registers from its scores to its weights. Weights too small
+// for a normal number are zeros (math.h: exp_flushed): masks of -100 make many.
 //
 // The values of the head are copied too ("values": "packed"): rows of a matrix (b, n, 3*h*d) lie
 // several KiB apart and fall into few sets of the first-level cache, which a hundred of them
@@ -58,6 +60,7 @@ constexpr const char* kStreamed = "streamed";  // and the keys too
 constexpr int64_t kFewRows = 4;       // so many query rows at most are streamed
 constexpr int64_t kQueryVectors = 8;  // of a head: a query row stays in registers
 constexpr int64_t kAhead = 24;        // rows between a key or value and its prefetch
+constexpr int64_t kShortRow = 8;      // vectors of scores that a softmax keeps in registers
 
 struct Plan {
   DType type = DType::kF32;
@@ -193,25 +196,50 @@ class AttentionLowering {
   }
 
   StmtRef pack_keys() {
-    const auto panel = [&](const Dim& tile, const std::optional<Dim>& left) {
-      const Dim c = Dim::symbol("kc");
-      std::vector<StmtRef> body;
-      for (int v = 0; v < vectors_; ++v) {
-        const Dim row = tile * width_ + v * lanes_;
-        const auto valid = left ? std::optional<Dim>(*left - v * lanes_) : std::nullopt;
-        const auto [buffer, index] = place(1, row, h_ * p_.d + c);
-        const Dim next = place(1, row + 1, h_ * p_.d + c).second;
-        body.push_back(kb::store(keys_, (tile * p_.d + c) * width_ + v * lanes_,
-                                 kb::load_strided(buffer, index, next - index, lanes_, valid)));
-      }
-      return kb::loop(LoopKind::kSerial, "kc", 0, p_.d, kb::seq(std::move(body)));
-    };
     const Dim full = ir::floordiv(p_.m, width_);
     const Dim rest = p_.m - full * width_;
     std::vector<StmtRef> all = {
-        kb::loop(LoopKind::kSerial, "kt", 0, full, panel(Dim::symbol("kt"), std::nullopt))};
-    if (!rest.is_constant(0)) all.push_back(kb::if_then(kb::lt(0, rest), panel(full, rest)));
+        kb::loop(LoopKind::kSerial, "kt", 0, full, pack_panel(Dim::symbol("kt"), std::nullopt))};
+    if (!rest.is_constant(0)) all.push_back(kb::if_then(kb::lt(0, rest), pack_panel(full, rest)));
     return kb::seq(std::move(all));
+  }
+
+  // A panel of keys, `left` of them (nothing: all). Vectors of keys that all exist are copied in
+  // square blocks, which codegen transposes in registers.
+  StmtRef pack_panel(const Dim& tile, const std::optional<Dim>& left) {
+    const Dim c = Dim::symbol("kc"), i = Dim::symbol("ki");
+    const auto copy = [&](int v, const Dim& column) {
+      const Dim row = tile * width_ + v * lanes_;
+      const auto [buffer, index] = place(1, row, h_ * p_.d + column);
+      const Dim next = place(1, row + 1, h_ * p_.d + column).second;
+      auto valid = left ? std::optional<Dim>(*left - v * lanes_) : std::nullopt;
+      if (is_full(valid)) valid.reset();
+      return kb::store(keys_, (tile * p_.d + column) * width_ + v * lanes_,
+                       kb::load_strided(buffer, index, next - index, lanes_, valid));
+    };
+    const int64_t squares = p_.d / lanes_ * lanes_;
+    std::vector<StmtRef> blocks, columns, last;
+    for (int v = 0; v < vectors_; ++v) {
+      if (!left || is_full(*left - v * lanes_)) {
+        blocks.push_back(kb::loop(LoopKind::kUnroll, "ki", 0, lanes_, copy(v, c + i)));
+        last.push_back(copy(v, c));
+      } else {
+        columns.push_back(copy(v, c));
+      }
+    }
+    const auto walk = [&](std::vector<StmtRef> body, int64_t from, int64_t to, int64_t step) {
+      return body.empty() || from == to ? kb::seq({})
+                                        : kb::loop(LoopKind::kSerial, "kc", from, to - from,
+                                                   kb::seq(std::move(body)), step);
+    };
+    return kb::seq({walk(std::move(blocks), 0, squares, lanes_),
+                    walk(std::move(last), squares, p_.d, 1), walk(std::move(columns), 0, p_.d, 1)});
+  }
+
+  // Whether all lanes of a vector exist, of which `valid` do.
+  bool is_full(const std::optional<Dim>& valid) const {
+    const auto known = valid ? valid->as_constant() : std::nullopt;
+    return known && *known >= lanes_;
   }
 
   StmtRef pack_values() {
@@ -321,13 +349,81 @@ class AttentionLowering {
 
   // Turns a tile's scores into exp(score - maximum) and keeps 1 / sum of each row.
   StmtRef softmax(const RowTiles::Tile& tile) {
-    const Dim r = Dim::symbol("xr");
-    const bool masked = call_.args.size() == 4;
-    const bool fold_scale = !masked && p_.scale > 0;  // scaling keeps the order: do it last
-    const double infinity = std::numeric_limits<double>::infinity();
-    const ValueRef lowest = kb::number(p_.type, -infinity, lanes_);
-    const ValueRef zero = kb::number(p_.type, 0, lanes_);
+    const auto keys = p_.m.as_constant();
+    const bool is_short = keys && *keys > 0 && *keys <= kShortRow * lanes_;
+    return kb::loop(LoopKind::kSerial, "xr", 0, tile.valid,
+                    kb::seq(is_short ? softmax_short(tile, *keys) : softmax_long(tile)));
+  }
+
+  // Without a mask scaling keeps the order of the scores, so it is done last.
+  bool masked() const { return call_.args.size() == 4; }
+  bool fold_scale() const { return !masked() && p_.scale > 0; }
+
+  ValueRef let(std::vector<StmtRef>& out, ValueRef v) {
+    const std::string name = fmt::format("x{}", names_++);
+    out.push_back(kb::let(name, v));
+    return kb::local(name, v->dtype, v->lanes);
+  }
+  ValueRef lowest() const {
+    return kb::number(p_.type, -std::numeric_limits<double>::infinity(), lanes_);
+  }
+  Dim score(const Dim& column) const { return Dim::symbol("xr") * stride_ + column; }
+
+  // The scores of a row at a slice, scaled and masked, the lowest where no key is: their weights
+  // are zeros then, and a row's sum needs no mask. The buffer has room for whole vectors.
+  ValueRef scored(const RowTiles::Tile& tile, const Slice& s, std::vector<StmtRef>& out) {
+    ValueRef x = kb::load(scores_, score(s.at), lanes_);
     const ValueRef scale = kb::number(p_.type, p_.scale, lanes_);
+    if (masked()) {
+      const ValueRef bias = mask(tile.row + Dim::symbol("xr"), s.at, s.valid, out);
+      x = kb::fma(x, scale, bias);
+    } else if (!fold_scale()) {
+      x = kb::mul(x, scale);
+    }
+    if (s.valid) x = kb::select(lane_mask(*s.valid, lanes_), x, lowest());
+    return let(out, x);
+  }
+
+  // exp(score - maximum) from what scored() gave; `shift` is the maximum, scaled.
+  ValueRef weight(ValueRef x, const ValueRef& shift, std::vector<StmtRef>& out) {
+    const ValueRef maximum = kb::broadcast(shift, lanes_);
+    const ValueRef scale = kb::number(p_.type, p_.scale, lanes_);
+    x = fold_scale() ? kb::fma(x, scale, kb::unary(kir::UnaryOp::kNeg, maximum))
+                     : kb::sub(x, maximum);
+    return let(out, km::exp_flushed(let(out, x)));
+  }
+
+  ValueRef shift_of(const ValueRef& maximum, std::vector<StmtRef>& out) {
+    const ValueRef all = let(out, kb::reduce(BinaryOp::kMax, maximum));
+    return fold_scale() ? let(out, kb::mul(all, kb::number(p_.type, p_.scale))) : all;
+  }
+
+  // A row of so few keys that it stays in registers, without a loop.
+  std::vector<StmtRef> softmax_short(const RowTiles::Tile& tile, int64_t keys) {
+    std::vector<StmtRef> out;
+    std::vector<ValueRef> row;
+    for (int64_t c = 0; c < keys; c += lanes_) {
+      const auto valid = c + lanes_ > keys ? std::optional<Dim>(keys - c) : std::nullopt;
+      row.push_back(scored(tile, {c, valid, 0}, out));
+    }
+    const auto total = [](std::vector<ValueRef> v, BinaryOp op) {
+      for (; v.size() > 1; v.resize((v.size() + 1) / 2))
+        for (size_t i = 0; i < v.size() / 2; ++i) v[i] = kb::binary(op, v[i], v[v.size() - 1 - i]);
+      return v[0];
+    };
+    const ValueRef shift = shift_of(total(row, BinaryOp::kMax), out);
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = weight(row[i], shift, out);
+      out.push_back(kb::store(scores_, score(static_cast<int64_t>(i) * lanes_), row[i]));
+    }
+    // At least 1: the largest score's weight.
+    const ValueRef sum = kb::reduce(BinaryOp::kAdd, total(row, BinaryOp::kAdd));
+    out.push_back(kb::store(scale_, Dim::symbol("xr"), kb::div(kb::number(p_.type, 1), sum)));
+    return out;
+  }
+
+  std::vector<StmtRef> softmax_long(const RowTiles::Tile& tile) {
+    const ValueRef zero = kb::number(p_.type, 0, lanes_);
     std::vector<StmtRef> body;
     const auto fill = [&](const kir::BufferRef& b, const ValueRef& v) {
       for (int u = 0; u < kChains; ++u) body.push_back(kb::set_reg(b, u, v));
@@ -335,54 +431,32 @@ class AttentionLowering {
     const auto total = [&](const kir::BufferRef& b, BinaryOp op) {
       ValueRef v = kb::reg(b, 0);
       for (int u = 1; u < kChains; ++u) v = kb::binary(op, v, kb::reg(b, u));
-      return kb::reduce(op, v);
+      return v;
     };
-    int names = 0;
-    const auto let = [&](std::vector<StmtRef>& out, ValueRef v) {
-      const std::string name = fmt::format("x{}", names++);
-      out.push_back(kb::let(name, v));
-      return kb::local(name, v->dtype, v->lanes);
-    };
-    // Whole vectors are loaded and stored everywhere: the buffer has room for them.
-    fill(maxima_, lowest);
+    fill(maxima_, lowest());
     body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, [&](const Slice& s) {
       std::vector<StmtRef> all;
-      const Dim index = r * stride_ + s.at;
-      ValueRef x = kb::load(scores_, index, lanes_);
-      if (masked) {
-        const ValueRef bias = mask(tile.row + r, s.at, s.valid, all);
-        x = let(all, kb::fma(x, scale, bias));
-        all.push_back(kb::store(scores_, index, x));
-      } else if (!fold_scale) {
-        x = let(all, kb::mul(x, scale));
-        all.push_back(kb::store(scores_, index, x));
-      }
-      if (s.valid) x = kb::select(lane_mask(*s.valid, lanes_), x, lowest);
+      const ValueRef x = scored(tile, s, all);
+      if (!fold_scale() || s.valid) all.push_back(kb::store(scores_, score(s.at), x));
       all.push_back(kb::set_reg(maxima_, s.slot, kb::max(kb::reg(maxima_, s.slot), x)));
       return all;
     }));
-    ValueRef shift = let(body, total(maxima_, BinaryOp::kMax));
-    if (fold_scale) shift = let(body, kb::mul(shift, kb::number(p_.type, p_.scale)));
+    const ValueRef shift = shift_of(total(maxima_, BinaryOp::kMax), body);
     fill(sums_, zero);
     body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, [&](const Slice& s) {
       std::vector<StmtRef> all;
-      const Dim index = r * stride_ + s.at;
-      ValueRef x = kb::load(scores_, index, lanes_);
-      x = fold_scale
-              ? kb::fma(x, scale, kb::unary(kir::UnaryOp::kNeg, kb::broadcast(shift, lanes_)))
-              : kb::sub(x, kb::broadcast(shift, lanes_));
-      x = let(all, km::exp(let(all, x)));
-      all.push_back(kb::store(scores_, index, x));
-      if (s.valid) x = kb::select(lane_mask(*s.valid, lanes_), x, zero);
+      const ValueRef x = weight(kb::load(scores_, score(s.at), lanes_), shift, all);
+      all.push_back(kb::store(scores_, score(s.at), x));
       all.push_back(kb::set_reg(sums_, s.slot, kb::add(kb::reg(sums_, s.slot), x)));
       return all;
     }));
     // Without any key the sum is empty, and so is the one that it scales: 0, not NaN.
-    const ValueRef sum = let(body, total(sums_, BinaryOp::kAdd));
+    const ValueRef sum = let(body, kb::reduce(BinaryOp::kAdd, total(sums_, BinaryOp::kAdd)));
     const ValueRef none = kb::compare(kir::CompareOp::kEq, sum, kb::number(p_.type, 0));
-    body.push_back(kb::store(
-        scale_, r, kb::select(none, kb::number(p_.type, 0), kb::div(kb::number(p_.type, 1), sum))));
-    return kb::loop(LoopKind::kSerial, "xr", 0, tile.valid, kb::seq(std::move(body)));
+    body.push_back(
+        kb::store(scale_, Dim::symbol("xr"),
+                  kb::select(none, kb::number(p_.type, 0), kb::div(kb::number(p_.type, 1), sum))));
+    return body;
   }
 
   // The second product, for each number of rows that a tile may have.
@@ -448,6 +522,7 @@ class AttentionLowering {
   bool pack_values_, streamed_;
   int64_t value_stride_ = 0;
   int width_, out_vectors_ = 1;
+  int names_ = 0;
   RowTiles tiles_;
   Dim stride_, b_, h_;
   kir::BufferRef keys_, values_, scores_, scale_, accumulators_, panel_, query_, maxima_, sums_;
@@ -480,9 +555,15 @@ Config AttentionTemplate::default_config(const Workload& w, const TargetInfo& t)
             {"block", int64_t{4}},
             {"tails", kTailsEven},
             {"values", kStreamed}};
-  const int64_t rows = t.vector_registers >= 32 ? 10 : 6;
+  // Two vectors of keys, unless a row of few fills one or three.
+  const int lanes = lanes_of(t, plan->type);
+  const auto keys = plan->m.as_constant();
+  const int64_t filled = keys ? (*keys + lanes - 1) / lanes : 0;
+  const int64_t vectors = filled == 1 || filled == 3 ? filled : 2;
+  const bool many = t.vector_registers >= 32;
+  const int64_t rows = vectors > 2 ? (many ? 8 : 4) : (many ? 10 : 6);
   return {{"rows", rows},
-          {"vectors", int64_t{2}},
+          {"vectors", vectors},
           {"block", int64_t{64}},
           {"tails", kTailsEven},
           {"values", kPacked}};

@@ -55,14 +55,14 @@ void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<St
       const ValueRef sum =
           fold(out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
             const ValueRef x = let(all, "d", kb::sub(again(s, all), wide(top)));
-            return keep(s, km::exp(x), all);
+            return keep(s, km::exp_flushed(x), all);
           });
       const ValueRef scale = let(out, "scale", kb::div(wide_like(one, sum), sum));
       last = [=](const Step& s, std::vector<StmtRef>&) { return kb::mul(kept(s), wide(scale)); };
     } else {
       const ValueRef sum =
           fold(out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
-            return km::exp(let(all, "d", kb::sub(again(s, all), wide(top))));
+            return km::exp_flushed(let(all, "d", kb::sub(again(s, all), wide(top))));
           });
       const ValueRef log_sum = let(out, "log", km::log(sum));
       last = [=](const Step& s, std::vector<StmtRef>& all) {

@@ -138,6 +138,47 @@ TEST(Attention, FewRowsOverCachesWherePositionsComeFirst) {
   }
 }
 
+// Few positions, as many as are known: a row of scores stays in registers up to 128 of them. What
+// the mask takes away has weights down to subnormal numbers.
+TEST(Attention, WindowsWithABiasByHead) {
+  for (const auto& [n, d] : {std::pair<int64_t, int64_t>{1, 16},
+                             {16, 4},
+                             {17, 21},
+                             {33, 8},
+                             {49, 32},
+                             {64, 16},
+                             {128, 3},
+                             {129, 16}}) {
+    SCOPED_TRACE(fmt::format("{} positions, heads {} wide", n, d));
+    const int64_t width = 2 * d;
+    for (const bool by_window : {false, true}) {
+      Case c{fmt::format("fn @f(%x: Tensor[(b, {0}, {1}), f32], %m: Tensor[({4}, 2, {0}, {0}), "
+                         "f32]) {{ let %q = slice(%x) {{axes = [2], starts = (0), ends = ({2})}}; "
+                         "let %k = slice(%x) {{axes = [2], starts = ({2}), ends = ({3})}}; "
+                         "let %v = slice(%x) {{axes = [2], starts = ({3}), ends = ({1})}}; "
+                         "let %s = mul(%m, 50f32); "
+                         "let %y = attention(%q, %k, %v, %s) {{heads = 2, scale = 0.5}}; %y }}",
+                         n, 3 * width, width, 2 * width, by_window ? "b" : "1"),
+             "attention",
+             [=](const Arrays& in, Arrays& out) {
+               const auto part = [&in](int64_t shift) {
+                 return [&in, shift](int64_t b, int64_t i, int64_t c) {
+                   return in[0].at(b, i, c + shift);
+                 };
+               };
+               attention(out[0], n, 2, d, 0.5, part(0), part(width), part(2 * width),
+                         [&](int64_t b, int64_t h, int64_t i, int64_t j) {
+                           return 50 * in[1].at(by_window ? b : 0, h, i, j);
+                         });
+             },
+             {{0}, {1}, {3}}};
+      c.configurations = 8;
+      c.tolerance = 1e-4;  // scores of a hundred
+      check(c);
+    }
+  }
+}
+
 struct Window {
   int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
 };

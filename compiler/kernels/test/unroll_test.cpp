@@ -375,12 +375,13 @@ std::vector<Program> programs(const kernels::TargetInfo& target) {
   // Products, which unroll most.
   const auto packed = [&](DType lhs, DType rhs, DType sum, int64_t depth, int64_t columns) {
     const std::string layout = kernels::dense_layout(target, rhs, columns);
+    std::string shape;
+    for (const Dim& d : ir::parse_layout(layout)->packed_dims(depth, columns))
+      shape += (shape.empty() ? "" : ", ") + d.str();
     all.push_back({fmt::format(
         "fn @f(%x: Tensor[(m, {}), {}], %w: Tensor[({}), {}]) {{ let %y = packed_matmul(%x, %w) "
         "{{n = {}, k = {}, layout = \"{}\"{}}}; %y }}",
-        depth, nimble::name_of(lhs),
-        fmt::join(ir::parse_layout(layout)->packed_dims(depth, columns), ", "),
-        nimble::name_of(rhs), columns, depth, layout,
+        depth, nimble::name_of(lhs), shape, nimble::name_of(rhs), columns, depth, layout,
         rhs == sum ? "" : fmt::format(", out = {}", nimble::name_of(sum)))});
   };
   packed(DType::kF32, DType::kF32, DType::kF32, 21, 40);

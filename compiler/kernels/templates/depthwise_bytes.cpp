@@ -93,7 +93,7 @@ class DepthwiseBytesLowering {
         line_blocks_(named_("line_blocks", ir::ceildiv(p.out[1], block_))),
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_"),
         // Every row may lie outside where there is none.
-        may_be_empty_(vertical_.clipped && w.facts.range(p.in[1]).first < 1) {
+        may_be_empty_(vertical_.clipped && w.facts.range(p.in[1]).low < 1) {
     accumulators_ = kb::buffer("acc", Scope::kRegister, DType::kI32, rows_, lanes_);
     taps_ = thread_scratch("taps", factor_type(), vectors_ * words_of_vector() * factors());
   }

@@ -234,7 +234,7 @@ plan::CaseOutcome CampaignService::outcome_of(const std::string& key, const Live
       const double ns = x.median_ns ? *x.median_ns * first_ns / default_ns : 0;
       out.times_ns.emplace(x.config, is_time(ns) ? std::optional(ns) : std::nullopt);
     }
-    for (const auto& [config, why] : r.absent) out.absent.insert(config);
+    for (const auto& [config, why] : r.absent) out.absent[config] = r.machine;
   }
   for (const db::Hash& config : live.given_up) out.times_ns.emplace(config, std::nullopt);
   // Those that could not be compiled are in no job.
@@ -264,7 +264,8 @@ void CampaignService::note_defaults(const Live& live, const plan::CaseOutcome& o
   // What the machine lacked something for was not measured beside the others.
   for (const auto* list : {&w.anchors, &w.configs})
     for (const db::Hash& config : *list)
-      if (!outcome.absent.contains(config)) task.verified.insert(config);
+      if (!outcome.absent.contains(config) || outcome.times_ns.contains(config))
+        task.verified.insert(config);
   for (const db::StoredReport& r : live.reports)
     for (const db::StoredReport::Result& x : r.results)
       if (x.config == w.anchors.at(0) && x.median_ns && x.twin_ns)

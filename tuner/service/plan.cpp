@@ -270,9 +270,9 @@ void CampaignPlan::take(const CaseOutcome& outcome) {
   if (!outcome.machine.uuid.empty())
     machines_.saw(outcome.machine, fmt::format("{}/{}", w.task, w.point), default_ns, time_of(1),
                   outcome.consumed_s);
-  if (!outcome.absent.empty()) {
-    lacking_.insert(outcome.machine.uuid);
-    task.absent_on = outcome.machine.uuid;
+  for (const auto& [config, machine] : outcome.absent) {
+    lacking_.insert(machine);
+    task.absent_on = machine;
   }
   if (!closed_.insert(group_of(w)).second) return;
   const double second = time_of(1);

@@ -72,9 +72,9 @@ struct CaseOutcome {
   Machine machine;
   double consumed_s = 0;  // of the machine
   std::map<db::Hash, std::optional<double>> times_ns;
-  // What that machine lacks something for, such as a vendor's library. It may have a time
+  // What a machine lacks something for, such as a vendor's library, and which. It may have a time
   // elsewhere.
-  std::set<db::Hash> absent = {};
+  std::map<db::Hash, db::Uuid> absent = {};
 };
 
 struct PointSpec {
@@ -284,7 +284,7 @@ class CampaignPlan {
   bool wants_search(size_t t) const;
   bool begins_size(size_t point) const;
   bool wants_cross(size_t t) const;
-  std::optional<db::Uuid> judge_among(size_t t, const Fleet& fleet);
+  std::optional<db::Uuid> judge_among(size_t task, const Fleet& fleet);
   CrossEvidence complete(size_t t, const std::map<size_t, Times>& at) const;
   CrossEvidence default_alone(size_t t) const;
   std::vector<std::pair<size_t, db::BothSides>> both_sides(size_t t) const;

@@ -388,14 +388,14 @@ std::vector<std::pair<size_t, db::BothSides>> CampaignPlan::both_sides(size_t t)
 
 // ---- verification ---------------------------------------------------------------------------
 
-// The machine that has least to verify; of several the fastest.
-// Not one that lacks what a finalist needs, if there is another.
-std::optional<db::Uuid> CampaignPlan::judge_among(size_t t, const Fleet& fleet) {
-  const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor;
+// The machine that has least to verify; of several the fastest. Not one that lacks what a finalist
+// needs, if there is another.
+std::optional<db::Uuid> CampaignPlan::judge_among(size_t task, const Fleet& fleet) {
+  const std::optional<db::Hash>& vendor = spec_.tasks[task].vendor;
   bool needs = false;
   if (vendor) {
     const std::vector<db::Hash>& finalists =
-        tasks_[t].phase == Phase::kVerify ? tasks_[t].finalists : finalists_of(t);
+        tasks_[task].phase == Phase::kVerify ? tasks_[task].finalists : finalists_of(task);
     needs = std::ranges::find(finalists, *vendor) != finalists.end();
   }
   std::map<db::Uuid, int> busy;

@@ -32,7 +32,7 @@ Publisher::Publisher(Publishing& shared, const TuningTask& task, int64_t threads
       records_(shared.store, task, shared.target, threads, shared.policy),
       cache_(shared.cache,
              fmt::format("{} {} {}", records_.workload(), shared.toolchain, shared.target.level)) {
-  records_.leave_out_vendor(shared.backend);
+  records_.leave_out_vendor(shared.backend, "the service's machine");
 }
 
 // ---- candidates -----------------------------------------------------------------------------

@@ -30,11 +30,11 @@ TaskRecords::TaskRecords(db::Store& store, const TuningTask& task,
   });
 }
 
-void TaskRecords::leave_out_vendor(const Backend& backend) {
+void TaskRecords::leave_out_vendor(const Backend& backend, const std::string& where) {
   const std::optional<tuned::Candidate> vendor = space_.vendor_candidate();
   if (!vendor) return;
   if (const std::string why = backend.why_no_vendor(vendor->vendor); !why.empty())
-    space_.leave_out_vendor(why);
+    space_.leave_out_vendor(where.empty() ? why : where + ": " + why);
 }
 
 std::optional<size_t> TaskRecords::point_of(const db::Hash& shape) const {

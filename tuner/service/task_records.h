@@ -26,8 +26,9 @@ class TaskRecords {
 
   const TuningTask& task() const { return task_; }
   const Space& space() const { return space_; }
-  // Leaves the vendor's routine out where its candidates cannot be made.
-  void leave_out_vendor(const Backend& backend);
+  // Leaves the vendor's routine out where its candidates cannot be made. `where`: who makes them,
+  // for the reason; empty: this machine.
+  void leave_out_vendor(const Backend& backend, const std::string& where = "");
   int64_t threads() const { return threads_; }
   const db::Hash& workload() const { return workload_; }
   const db::Hash& policy() const { return policy_; }

@@ -161,7 +161,7 @@ const KernelTarget& stand_in_of(const PreparedKernel& k, const KernelTarget& rou
     throw Error(Status::kUnsupported, "",
                 fmt::format("{}: {} is not ready for these sizes, and nothing stands in for it",
                             kernel_text(k), routine.library->name),
-                "compile the model again, or without vendor kernels");
+                "compile the model again: what stands in for it is made then");
   return *k.stand_in;
 }
 

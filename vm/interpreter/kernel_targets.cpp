@@ -133,9 +133,10 @@ void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
     } else {
       throw Error(Status::kIncompatible, place,
                   fmt::format("kernel {} can only run as {}: {}", kernel.name, symbol, missing[i]),
-                  find_native ? "install it, or compile the model without vendor kernels"
-                              : "compile the model with --portable=on, or set `trust` in the load "
-                                "options if you trust where the file comes from");
+                  find_native
+                      ? "install it, or compile the model again: what stands in for it is made then"
+                      : "compile the model with --portable=on, or set `trust` in the load "
+                        "options if you trust where the file comes from");
     }
     if (told.size() < kMostNotes && told.insert(symbol).second)
       notes->push_back(fmt::format("kernel {}: {} is not available ({}); {} runs instead",

@@ -51,7 +51,9 @@ namespace {
 void require(c::Status got, const char* what, Status status = Status::kInternal) {
   if (got == c::kSuccess) return;
   throw Error(status, "oneDNN", fmt::format("{} failed with status {}", what, got),
-              status == Status::kInternal ? "compile the model without vendor kernels" : "");
+              status == Status::kInternal
+                  ? "compile without --db, or choose ours there: nimble dispatch override"
+                  : "");
 }
 
 // A handle of the library's and what gives it back.

@@ -345,7 +345,7 @@ class SimulatedFleet {
     for (const auto* list : {&w.anchors, &w.configs})
       for (const std::string& config : *list) {
         if (lacks && lacks(worker, config)) {
-          out.absent.insert(config);
+          out.absent[config] = worker.machine;
           continue;
         }
         std::optional<double> ns = campaigns[c].space->time(w.task, w.point, config);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -11,6 +12,9 @@
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
 #include "tuner/service/task_run.h"
+#include "vm/executable/reader.h"
+#include "vm/executable/vendor_call.h"
+#include "vm/executable/writer.h"
 
 namespace nimble::tuner {
 namespace {
@@ -232,6 +236,121 @@ TEST_F(TaskTest, RankCorrelationsAreToldByRoundAndKept) {
   EXPECT_EQ(later.report().ranked, before);
   later.enter(plan::Phase::kBaseline);
   EXPECT_EQ(db::rank_correlations_of(store->tasks(campaign).at(0).detail), before);
+}
+
+// The compiler's, of another machine as far as the vendor's library goes.
+class VendorBackend : public Backend {
+ public:
+  Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo& target) override {
+    Built out = real_->build(w, candidates, target);
+    const bool theirs = std::ranges::any_of(
+        candidates, [](const tuned::Candidate& c) { return !c.vendor.empty(); });
+    if (!theirs) return out;
+    // What cannot be loaded takes what is beside it with it.
+    EXPECT_EQ(candidates.size(), 1u);
+    if (version.empty()) return out;
+    exec::Executable e = exec::deserialize(out.executable, {}, "candidate");
+    exec::Implementation& routine = e.kernels.at(0).implementations.at(0);
+    exec::VendorCall call = exec::vendor_call_of(routine.config);
+    call.library = version;
+    routine.config = exec::to_json(call);
+    out.executable = exec::serialize(e);
+    return out;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point,
+                     const tuned::Candidate& default_schedule, const DefaultResult& run) override {
+    return real_->expect(task, point, default_schedule, run);
+  }
+  std::string why_no_vendor(const std::string& routine) const override {
+    return missing.empty() ? real_->why_no_vendor(routine) : missing;
+  }
+  std::string version, missing;
+
+ private:
+  std::unique_ptr<Backend> real_ = compiler_backend();
+};
+
+class VendorTaskTest : public TaskTest {
+ protected:
+  VendorTaskTest() {
+    auto own = std::make_unique<VendorBackend>();
+    vendor = own.get();
+    context.reset();
+    backend = std::move(own);
+    tasks = tasks_of(
+        "fn @main(%x: Tensor[(n, 32), f32], %w: Tensor[(32, 48), f32]) -> Tensor[(n, 48), f32] {\n"
+        "  let %y = matmul(%x, %w);\n  %y\n}\n");
+    Policy policy = Policy::of_class("cached");
+    policy.batch_ns = 10'000;
+    policy.max_samples = 6;
+    context.reset(new CampaignContext{*store, *backend, *runner, *meter, account, target, campaign,
+                                      "owner", store->put(db::host_hardware()),
+                                      store->put(tuned::toolchain_record()),
+                                      store->put(db::host_machine()), policy});
+  }
+  // All phases; what is told at the end.
+  TaskReport tune() {
+    context->search_end.max_trials = 24;
+    TaskRun task(*context, tasks.at(0), 1);
+    EXPECT_GT(task.baseline(), 0);
+    for (int slices = 0; !task.exhausted() && slices < 100; ++slices)
+      task.search(meter->consumed_s() + 600);
+    task.cross(8, meter->consumed_s() + 600);
+    task.verify(meter->consumed_s() + 600);
+    task.make_table(true);
+    task.enter(plan::Phase::kDone);
+    return task.report();
+  }
+  static bool is_vendors(const db::TrialOutcome& o) {
+    return o.config_json.find("routine") != std::string::npos;
+  }
+  int trials_of_vendor() const {
+    int n = 0;
+    for (const db::TrialOutcome& o : store->outcomes(campaign)) n += is_vendors(o);
+    return n;
+  }
+  VendorBackend* vendor = nullptr;
+};
+
+TEST_F(VendorTaskTest, TheDatabaseTellsWhatTheReportDoes) {
+  if (const std::string why = vendor->why_no_vendor("onednn.matmul"); !why.empty())
+    GTEST_SKIP() << why;
+  const TaskReport report = tune();
+  ASSERT_TRUE(report.vendor);
+  EXPECT_EQ(report.no_vendor, "");
+  EXPECT_GT(report.vendor->sizes, 1u);
+  EXPECT_EQ(report.vendor->sizes, report.vendor->of);
+  EXPECT_LE(report.vendor->wins, report.vendor->sizes);
+  EXPECT_EQ(db::vendor_standing_of(store->tasks(campaign).at(0).detail), report.vendor);
+}
+
+// As after the library was upgraded: neither a failure, nor one of those beside it.
+TEST_F(VendorTaskTest, AnotherVersionOfTheLibraryIsNoFailure) {
+  if (const std::string why = vendor->why_no_vendor("onednn.matmul"); !why.empty())
+    GTEST_SKIP() << why;
+  vendor->version = "oneDNN 0.0.0";
+  const TaskReport report = tune();
+  EXPECT_EQ(report.failed, 0);
+  EXPECT_GT(trials_of_vendor(), 0);
+  ASSERT_TRUE(report.vendor);
+  EXPECT_EQ(report.vendor->sizes, 0u);
+  EXPECT_GT(report.vendor->of, 1u);
+  EXPECT_EQ(report.vendor->failed, 0u);
+  EXPECT_THAT(report.no_vendor, testing::HasSubstr("oneDNN 0.0.0"));
+  for (const db::TrialOutcome& o : store->outcomes(campaign))
+    if (!is_vendors(o)) {
+      EXPECT_EQ(o.trial.state, db::TrialState::kOk) << o.trial.message;
+    }
+}
+
+TEST_F(VendorTaskTest, WithoutTheLibraryItIsNoCandidate) {
+  vendor->missing = "libdnnl.so.2 is not installed";
+  const TaskReport report = tune();
+  EXPECT_EQ(trials_of_vendor(), 0);
+  EXPECT_FALSE(report.vendor);
+  EXPECT_EQ(report.no_vendor, "libdnnl.so.2 is not installed");
+  EXPECT_GT(report.best_ns, 0);
 }
 
 // Of a program that knew one size for all.

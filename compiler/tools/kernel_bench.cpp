@@ -20,7 +20,9 @@
 #include <memory>
 #include <vector>
 
+#include "compiler/ir/winograd.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
@@ -170,9 +172,19 @@ kernels::Workload lstm_workload(int64_t hidden) {
 }
 
 // A convolution of one channels-last image (of up to four channels: channels first), its bias and
-// relu. The kernel is square and padded by half of it; depthwise if `filters` is 0.
+// relu. The kernel is square and padded by half of it; depthwise if `filters` is 0; by Winograd's
+// tiles if `tile` is their size. The operations that count are those of the plain convolution.
 struct Image {
-  int64_t size, channels, filters, kernel, stride, groups = 1;
+  int64_t size, channels, filters, kernel, stride, groups = 1, tile = 0;
+
+  bool may_have_tiles() const {
+    return kernel == ir::Winograd::kTaps && stride == 1 && groups == 1 && channels >= 16 &&
+           filters >= 16;
+  }
+  // Weights for an output.
+  int64_t weights() const {
+    return tile == 0 ? sums() : ir::find_winograd(tile)->products() * channels;
+  }
 
   int64_t outputs() const { return filters == 0 ? channels : filters; }
   int64_t result_size() const { return (size + kernel / 2 * 2 - kernel) / stride + 1; }
@@ -201,6 +213,14 @@ kernels::Workload conv_workload(const Image& s, bool known, const Types& types) 
   ir::Type weights = f32({s.kernel, s.kernel, 1, outputs});
   if (s.filters == 0) {
     attrs["groups"] = s.channels;
+  } else if (s.tile != 0) {
+    op = "packed_winograd";
+    layout = kernels::dense_layout(kernels::detect_host(), types.rhs, outputs);
+    const int64_t width = ir::parse_layout(layout)->width;
+    weights = f32(
+        {(outputs + width - 1) / width, ir::find_winograd(s.tile)->products(), s.channels, width});
+    attrs = {{"filters", outputs}, {"pads", Ints{pad, pad, pad, pad}}};
+    attrs["tile"] = s.tile;
   } else {
     op = "packed_conv2d";
     layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), types.rhs, s.group_outputs());
@@ -286,7 +306,7 @@ void conv(benchmark::State& state, const std::shared_ptr<Compiled>& kernel, cons
   rt::ThreadPool& pool = the_pool();
   const auto floats = [](int64_t n) { return static_cast<size_t>(n); };
   const size_t matrix =
-      floats_of(s.sums() * ((s.group_outputs() + 255) / 256 * 256) * s.groups, types.rhs);
+      floats_of(s.weights() * ((s.group_outputs() + 255) / 256 * 256) * s.groups, types.rhs);
   const HugeBuffer x(floats_of(s.size * s.size * s.channels, types.lhs)),
       y(floats(s.result_size() * s.result_size() * s.outputs())), b(floats(s.outputs())),
       w(matrix * kRotation);
@@ -370,28 +390,34 @@ void add_benchmarks(const kernels::Config& config) {
       {28, 104, 104, 3, 1, 13}, {56, 128, 128, 3, 1, 32}, {14, 208, 208, 3, 1, 13},
       {28, 240, 240, 1, 1, 3}};
   for (const Precision& precision : {precisions[0], precisions[1]})
-    for (const Image& s : images)
-      for (const bool known : {true, false}) {
-        // Images with channels first and depthwise convolutions are not computed in bf16.
-        if (precision.types.lhs != DType::kF32 && (s.channels_first() || s.filters == 0)) continue;
-        auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
-        const std::string filters = s.filters == 0 ? "depthwise" : fmt::format("{}", s.filters);
-        auto* b = benchmark::RegisterBenchmark(
-            fmt::format("conv{7}/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}{5}/{6}", s.size, s.channels,
-                        filters, s.kernel, s.stride,
-                        s.groups == 1 ? "" : fmt::format("/groups:{}", s.groups),
-                        known ? "known" : "any", precision.name)
-                .c_str(),
-            [=](benchmark::State& state) {
-              if (!*kernel)
-                *kernel =
-                    std::make_shared<Compiled>(conv_workload(s, known, precision.types), config);
-              conv(state, *kernel, s, known, precision.types);
-            });
-        b->ArgName("threads")->UseManualTime()->Unit(benchmark::kMicrosecond);
-        for (int64_t threads : {1, 2})
-          if (threads <= rt::ThreadPool::default_threads()) b->Arg(threads);
-      }
+    for (const Image& plain : images)
+      for (const int64_t tile : {0, 2, 4})
+        for (const bool known : {true, false}) {
+          Image s = plain;
+          s.tile = tile;
+          // Images with channels first, depthwise convolutions and tiles are not computed in bf16.
+          const bool is_f32 = precision.types.lhs == DType::kF32;
+          if (!is_f32 && (s.channels_first() || s.filters == 0)) continue;
+          if (tile != 0 && !(is_f32 && s.may_have_tiles())) continue;
+          auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
+          const std::string filters = s.filters == 0 ? "depthwise" : fmt::format("{}", s.filters);
+          auto* b = benchmark::RegisterBenchmark(
+              fmt::format("conv{8}/{0}x{0}/{1}->{2}/{3}x{3}/stride:{4}{5}{6}/{7}", s.size,
+                          s.channels, filters, s.kernel, s.stride,
+                          s.groups == 1 ? "" : fmt::format("/groups:{}", s.groups),
+                          tile == 0 ? "" : fmt::format("/tiles:{}", tile), known ? "known" : "any",
+                          precision.name)
+                  .c_str(),
+              [=](benchmark::State& state) {
+                if (!*kernel)
+                  *kernel =
+                      std::make_shared<Compiled>(conv_workload(s, known, precision.types), config);
+                conv(state, *kernel, s, known, precision.types);
+              });
+          b->ArgName("threads")->UseManualTime()->Unit(benchmark::kMicrosecond);
+          for (int64_t threads : {1, 2})
+            if (threads <= rt::ThreadPool::default_threads()) b->Arg(threads);
+        }
   auto kernel = std::make_shared<std::shared_ptr<Compiled>>();
   auto* b = benchmark::RegisterBenchmark("lstm_cell/512", [=](benchmark::State& state) {
     if (!*kernel) *kernel = std::make_shared<Compiled>(lstm_workload(512), config);

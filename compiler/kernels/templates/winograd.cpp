@@ -18,7 +18,7 @@
 // fill row tiles, too.
 //
 // Transforms are sums of vectors by a few constants. Points come with their negatives, so a pair of
-// rows is a sum and a difference of the same two parts: 12 operations for six vectors of the image,
+// rows is a sum and a difference of the same two parts: 13 operations for six vectors of the image,
 // 10 for those of the result.
 //
 // Tiles at the border reach beyond the image: their loads have masks, and addresses that are kept

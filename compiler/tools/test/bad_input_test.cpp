@@ -225,6 +225,7 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
     refused({"--target", "x86-64-v3,x86-64-v3"}, {"two levels"});
     refused({"--precision", "fp7"},
             {"--precision: precision fp7: there is no such precision", "f32, bf16"});
+    refused({"--winograd", "3"}, {"--winograd", "3 not in {0,2,4}"});
     refused({"--shape", "n"}, {"--shape: 'n' is not SYMBOL=EXTENT"});
     refused({"--shape", "n=x"}, {"extent of n"});
   }
@@ -413,6 +414,20 @@ TEST_F(BadInput, ThePrecisionIsToldToOtherPrograms) {
   // What it says is next to do is about the same workloads.
   const Ran next = compile(file("model.nir"), {"--precision", "bf16"}, "narrow.nimble");
   EXPECT_NE(next.out.find("model.nir --precision bf16 --db"), std::string::npos) << next.out;
+}
+
+TEST_F(BadInput, TilesAreToldToOtherPrograms) {
+  const auto told = [&](const std::string& name) {
+    return run({"nimble-inspect", "--provenance", file(name)}).out;
+  };
+  const Ran tiled = compile(file("model.nir"), {"--winograd", "4"}, "tiled.nimble");
+  ASSERT_EQ(tiled.code, 0) << tiled.error;
+  EXPECT_NE(told("tiled.nimble").find("option winograd"), std::string::npos);
+  EXPECT_NE(tiled.out.find("model.nir --winograd 4 --db"), std::string::npos) << tiled.out;
+  const Ran plain = compile(file("model.nir"), {}, "plain.nimble");
+  ASSERT_EQ(plain.code, 0) << plain.error;
+  EXPECT_EQ(told("plain.nimble").find("winograd"), std::string::npos);
+  EXPECT_EQ(plain.out.find("winograd"), std::string::npos) << plain.out;
 }
 
 // Of two machines that differ in one instruction.

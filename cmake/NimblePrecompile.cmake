@@ -6,9 +6,9 @@
 
 set(NIMBLE_PRECOMPILED_HEADERS
     algorithm array atomic charconv chrono cmath condition_variable cstdint cstdlib cstring
-    exception filesystem fstream functional limits map memory mutex numeric optional random regex
+    exception filesystem fstream functional limits map memory mutex numeric optional random
     set span sstream stdexcept string string_view system_error thread tuple type_traits
-    unordered_map unordered_set utility variant vector fmt/format.h)
+    unordered_map unordered_set utility variant vector fmt/format.h nlohmann/json.hpp)
 
 # What `target` links, and what that links.
 function(nimble_links out target)
@@ -37,16 +37,23 @@ function(nimble_precompile target)
   get_target_property(type ${target} TYPE)
   get_target_property(sources ${target} SOURCES)
   get_target_property(options ${target} COMPILE_OPTIONS)
+  get_target_property(definitions ${target} COMPILE_DEFINITIONS)
+  # Those that change headers of others.
+  list(FILTER definitions INCLUDE REGEX "^(-D)?_")
   get_target_property(shared ${target} PRECOMPILE_HEADERS_REUSE_FROM)
-  if(shared OR target MATCHES "^nimble_precompiled_" OR NOT type MATCHES "LIBRARY|EXECUTABLE" OR type STREQUAL "INTERFACE_LIBRARY" OR NOT options OR
+  if(shared OR target MATCHES "^nimble_precompiled_" OR NOT options OR
+     NOT type MATCHES "^(STATIC_LIBRARY|SHARED_LIBRARY|OBJECT_LIBRARY|EXECUTABLE)$" OR
      NOT sources MATCHES "\\.cpp")
     return()  # a fixture in C, or not nimble's own
   endif()
   nimble_links(links ${target})
+  if(NOT fmt::fmt IN_LIST links)
+    return()  # another definition (FMT_SHARED) makes other headers
+  endif()
   set(headers ${NIMBLE_PRECOMPILED_HEADERS})
-  set(libraries fmt::fmt)
-  foreach(row GTest::gmock:gmock/gmock.h nlohmann_json::nlohmann_json:nlohmann/json.hpp
-              CLI11::CLI11:CLI/CLI.hpp Qt6::Widgets:QtWidgets Qt6::Test:QtTest)
+  set(libraries fmt::fmt nlohmann_json::nlohmann_json)
+  foreach(row GTest::gmock:gmock/gmock.h CLI11::CLI11:CLI/CLI.hpp Qt6::Core:QtCore
+              Qt6::Widgets:QtWidgets QCustomPlotQt6::QCustomPlotQt6:qcustomplot.h)
     string(REGEX MATCH "^([A-Za-z0-9_]+::[A-Za-z0-9_]+):(.*)$" row ${row})
     if(CMAKE_MATCH_1 IN_LIST links)
       list(APPEND libraries ${CMAKE_MATCH_1})
@@ -59,7 +66,7 @@ function(nimble_precompile target)
   if(type STREQUAL "EXECUTABLE")
     set(is_program TRUE)
   endif()
-  string(MD5 key "${is_program} ${options} ${libraries}")
+  string(MD5 key "${is_program} ${options} ${definitions} ${libraries}")
   string(SUBSTRING ${key} 0 8 key)
   set(shared nimble_precompiled_${key})
   if(NOT TARGET ${shared})
@@ -71,6 +78,7 @@ function(nimble_precompile target)
       add_library(${shared} STATIC EXCLUDE_FROM_ALL ${source})
     endif()
     target_compile_options(${shared} PRIVATE ${options})
+    target_compile_definitions(${shared} PRIVATE ${definitions})
     target_link_libraries(${shared} PRIVATE ${libraries})
     target_precompile_headers(${shared} PRIVATE ${headers})
   endif()

@@ -2,12 +2,15 @@
 // the completion of shells.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "vm/base/program.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace nimble {
 

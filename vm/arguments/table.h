@@ -5,12 +5,16 @@
 // new ones may come. Tables for people may change at any time.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <iosfwd>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace nimble {
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "vm/arguments/manual.h"
 #include "vm/arguments/subcommands.h"

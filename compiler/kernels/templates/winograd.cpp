@@ -360,7 +360,7 @@ class WinogradLowering {
   }
 
   StmtRef tile(const Tile& t, const Dim& number, int vectors) {
-    TileProduct product;
+    RegisterTile product;
     product.rows = t.rows;
     product.vectors = vectors;
     product.lanes = p_.lanes;

@@ -140,6 +140,22 @@ bool has_elementwise_epilogue(const Workload& w, const Frame& f) {
                      [&](const ir::Atom& a) { return group.vectorizable(a); });
 }
 
+std::vector<BufferRef> epilogue_operands(const Workload& w, const Frame& f) {
+  std::vector<BufferRef> out;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    const ir::OpInfo* op =
+        b.value->kind == ir::ExprKind::kCall ? ir::find_op(b.value->op) : nullptr;
+    if (!op || op->fusion != ir::FusionKind::kElementwise) continue;
+    for (const ir::Atom& a : b.value->args) {
+      const BufferRef buffer = parameter_buffer(w, f, a);
+      if (buffer && ir::type_of(a)->dims == f.anchor->var->type->dims &&
+          std::find(out.begin(), out.end(), buffer) == out.end())
+        out.push_back(buffer);
+    }
+  }
+  return out;
+}
+
 kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef value,
                            const std::vector<Dim>& coordinates, int lanes,
                            const std::optional<Dim>& valid, const std::string& prefix) {

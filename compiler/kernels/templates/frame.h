@@ -33,6 +33,9 @@ std::optional<kir::Dim> scalar_symbol(const Workload& w, const ir::Atom& a);
 // anchor's shape, every result is one of them, and all can be had in vectors: an epilogue in place.
 bool has_elementwise_epilogue(const Workload& w, const Frame& f);
 
+// The parameters that the epilogue reads element by element as the results are written: residuals.
+std::vector<kir::BufferRef> epilogue_operands(const Workload& w, const Frame& f);
+
 // Whether something in the group checks an index. A failed check leaves the kernel, so none of its
 // threads may wait for the others.
 bool has_index(const Workload& w);

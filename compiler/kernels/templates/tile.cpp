@@ -149,6 +149,15 @@ int64_t lines_of(int64_t elements, DType dtype) {
   return (elements + line - 1) / line;
 }
 
+StmtRef prefetch_tile(const kir::BufferRef& b, const Dim& first, int rows, const Dim& pitch,
+                      int64_t columns, bool for_write) {
+  const Dim r = Dim::symbol("f_r"), line = Dim::symbol("f_l");
+  StmtRef one = kb::prefetch(b, first + r * pitch + line * line_elements(b->dtype), 3, for_write);
+  return kb::loop(
+      LoopKind::kUnroll, "f_r", 0, rows,
+      kb::loop(LoopKind::kUnroll, "f_l", 0, lines_of(columns, b->dtype), std::move(one)));
+}
+
 StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
                        const Dim& share, int64_t lines) {
   const int64_t elements = line_elements(b->dtype);

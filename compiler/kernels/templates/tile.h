@@ -94,6 +94,11 @@ kir::StmtRef tile_zero(const RegisterTile& t, const std::string& prefix);
 int64_t line_elements(DType dtype);
 int64_t lines_of(int64_t elements, DType dtype);
 
+// Prefetches into L1 what a tile of so many rows and columns touches of `b`, from element `first`
+// on, rows `pitch` elements apart. Unrolled: rows and columns are few.
+kir::StmtRef prefetch_tile(const kir::BufferRef& b, const Dim& first, int rows, const Dim& pitch,
+                           int64_t columns, bool for_write);
+
 // Prefetches into L2 a tile's share of `lines` cache lines, `share` (a symbol: ceildiv(lines,
 // tiles)) of them from element `first` of `b` on; tiles beyond the last line, by their number, have
 // nothing to fetch. A share is rarely more than a few lines: nested conditions keep the usual case

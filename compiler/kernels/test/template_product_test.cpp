@@ -362,6 +362,30 @@ TEST_P(ProductTest, TilesOfFewRowsPrefetchNothing) {
   EXPECT_TRUE(prefetches(64));
 }
 
+// What the epilogue will touch is fetched ahead of its tile, in one block of k and in several.
+TEST_P(ProductTest, DenseFetchesAhead) {
+  for (const int64_t block : {0, 64}) {
+    ReferenceHarness harness(dense_workload(target_, kM, 130, 70, true), target_);
+    Config config = harness.chosen()->default_config(harness.workload(), target_);
+    config["k_block"] = block;
+    const auto fetches = [&] {
+      const Lowered l = harness.chosen()->lower(harness.workload(), config, target_, "f");
+      const std::string text = print(l.functions.at(0));
+      size_t count = 0;
+      for (size_t at = text.find("prefetch"); at != std::string::npos;
+           at = text.find("prefetch", at + 1))
+        ++count;
+      return count;
+    };
+    const size_t before = fetches();
+    config["ahead"] = std::string("epilogue");
+    EXPECT_GT(fetches(), before);
+    harness.lower(config);
+    for (const int64_t m : {0, 1, 13, 14, 15, 40})
+      harness.run({m}, 1 + static_cast<int>(m % 3), static_cast<unsigned>(m));
+  }
+}
+
 TEST_P(ProductTest, DenseOverLeadingAxes) {
   // (b, n, k) and (b*n, k) are the same workload.
   Group g;

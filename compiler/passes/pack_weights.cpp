@@ -8,10 +8,10 @@
 // single pixels side by side, it is a product of the pixels' rows with that matrix. Of several
 // groups each is a matrix of its own, whose panels are filled up with zeros. Where an image of few
 // channels is only transposed for the convolution, that reads it as it was; an image that is joined
-// of several for a convolution alone is read where these lie, which a product cannot. Products of
-// narrow operands (set-precision, quantise-products) have their rows packed in groups, and keep
-// their wide result. Weights with scales by blocks are repacked here, since they are no matrix of
-// elements.
+// of several for a convolution of fewer channels is read where these lie, which a product cannot.
+// Products of narrow operands (set-precision, quantise-products) have their rows packed in groups,
+// and keep their wide result. Weights with scales by blocks are repacked here, since they are no
+// matrix of elements.
 #include "compiler/passes/pack_weights.h"
 
 #include <algorithm>
@@ -57,13 +57,16 @@ bool is_product_of_pixels(const Expr& e) {
          all("strides", 1) && all("pads", 0);
 }
 
-// Whether the images are joined of several, channels behind channels, and nothing else reads them.
+// Whether the images are joined of several, channels behind channels, for this convolution alone,
+// and it makes fewer channels of them: of many, the product is worth more than the copy costs.
 bool is_joined_for(const Expr& e, const Definitions& definitions, const UseCounts& uses) {
   const Atom& images = e.args[0];
   const Expr* joined = definition(definitions, images, "concat");
   if (!joined) return false;
   const auto last = static_cast<int64_t>(ir::type_of(images)->dims.size()) - 1;
-  return ir::attr<int64_t>(joined->attrs, "axis") == last && uses.at(images.var.get()) == 1;
+  const Ints& weights = e.args[1].constant->shape;
+  return ir::attr<int64_t>(joined->attrs, "axis") == last && uses.at(images.var.get()) == 1 &&
+         weights[3] < weights[2];
 }
 
 // A convolution of channels-last images and HWIO weights of this shape and type as one with packed

@@ -307,7 +307,9 @@ class AttentionLowering {
       sum = kb::fma(kb::reg(query_, c / lanes_), load(1, key, c), sum);
     one.push_back(kb::store(scores_, r * stride_ + key, kb::reduce(BinaryOp::kAdd, sum)));
     row.push_back(kb::loop(LoopKind::kSerial, "sk", 0, p_.m, kb::seq(std::move(one))));
-    return kb::loop(LoopKind::kSerial, "sr", 0, tile.valid, kb::seq(std::move(row)));
+    // A masked tile multiplies all of its rows by the values.
+    const Dim rows = tails_ == kTailsMasked ? Dim(tile.rows) : tile.valid;
+    return kb::loop(LoopKind::kSerial, "sr", 0, rows, kb::seq(std::move(row)));
   }
 
   // Asks for the head's part of the row kAhead behind `row` of the keys or values.

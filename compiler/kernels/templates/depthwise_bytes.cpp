@@ -116,21 +116,21 @@ class DepthwiseBytesLowering {
       const Dim v = Dim::symbol("v");
       if (whole_ > 0) {
         valid_ = std::nullopt;
+        channel_ = Dim::symbol("channel");
         all.push_back(
             kb::loop(LoopKind::kSerial, "v", 0, whole,
                      kb::seq({kb::let_index("channel", kb::index((first + v) * lanes_)), of(v)})));
       }
       if (rest_ > 0) {
         valid_ = Dim(rest_);
-        StmtRef last = kb::seq(
-            {kb::let_index("channel", kb::index(Dim(whole_ * lanes_))), of(whole_ - first)});
+        channel_ = whole_ * lanes_;
+        StmtRef last = of(whole_ - first);
         all.push_back(panels_.is_constant(1)
                           ? std::move(last)
                           : kb::if_then(kb::eq(at[2], panels_ - 1), std::move(last)));
       }
       return kb::seq(std::move(all));
     };
-    channel_ = Dim::symbol("channel");
     body.push_back(each_vector([&](const Dim& v) { return weights(v); }));
 
     std::vector<StmtRef> of_line = {

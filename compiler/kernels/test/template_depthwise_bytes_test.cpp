@@ -56,7 +56,7 @@ Case convolution(const Filter& f, const std::string& behind = kRelu, const std::
   c.sizes = sizes_of(f);
   c.tolerance = 0;
   c.low = -127, c.high = 127;
-  c.configurations = 10;
+  c.configurations = 4;
   return c;
 }
 

@@ -84,17 +84,14 @@ void print(const tuner::FleetTally& tally, bool stopped, Format format) {
         Json passed = Json::array();
         for (const auto& [campaign, reason] : tally.passed_over)
           passed.push_back({{"campaign", campaign}, {"reason", reason}});
-        return Json{{"jobs", tally.jobs},
-                    {"trials", tally.trials},
-                    {"absent", tally.absent},
-                    {"leases_lost", tally.leases_lost},
-                    {"interrupted", stopped},
-                    {"passed_over", passed}};
+        return Json{{"jobs", tally.jobs},     {"trials", tally.trials},
+                    {"absent", tally.absent}, {"leases_lost", tally.leases_lost},
+                    {"interrupted", stopped}, {"passed_over", passed}};
       },
       [&] {
         Table table({"jobs", "trials", "absent", "leases_lost", "passed_over"});
-        table.add({tally.jobs, tally.trials, tally.absent, tally.leases_lost,
-                   tally.passed_over.size()});
+        table.add(
+            {tally.jobs, tally.trials, tally.absent, tally.leases_lost, tally.passed_over.size()});
         return table;
       },
       [&] {

@@ -150,6 +150,13 @@ std::optional<WantedCase> CampaignPlan::second_issue(const Fleet& fleet, bool id
   return again;
 }
 
+// Of those that have answered: whoever is bound to another campaign never will.
+bool CampaignPlan::others_may_have_it() const {
+  return std::ranges::any_of(machines_.status(), [&](const MachineStatus& m) {
+    return alive_.contains(m.uuid) && !m.set_aside && !lacking_.contains(m.uuid);
+  });
+}
+
 WantedCase CampaignPlan::make(size_t t, size_t point, std::vector<db::Hash> configs) const {
   const Task& task = tasks_[t];
   WantedCase w;
@@ -162,12 +169,10 @@ WantedCase CampaignPlan::make(size_t t, size_t point, std::vector<db::Hash> conf
   if (task.anchor) w.anchors.push_back(*task.anchor);
   for (const db::Hash& a : w.anchors) std::erase(configs, a);
   w.configs = std::move(configs);
-  // Once more, and elsewhere if somebody is there who may have what was lacking.
+  // Once more, and elsewhere.
   if (const auto& vendor = spec_.tasks[t].vendor;
       vendor && task.absent_on && std::ranges::find(w.configs, *vendor) != w.configs.end() &&
-      std::ranges::any_of(machines_.status(), [&](const MachineStatus& m) {
-        return alive_.contains(m.uuid) && !m.set_aside && !lacking_.contains(m.uuid);
-      }))
+      others_may_have_it())
     w.avoid = task.absent_on;
   w.priority = task.phase == Phase::kSearch ? 1 : task.phase == Phase::kCross ? 2 : 3;
   w.expected_s = pace() * raw_s(w);

@@ -262,6 +262,8 @@ class CampaignPlan {
   std::optional<WantedCase> another_slice(const Fleet& fleet);
   double slice_s() const;
   WantedCase make(size_t t, size_t point, std::vector<db::Hash> configs) const;
+  // Whether a machine is there that is not known to lack what a vendor's routine needs.
+  bool others_may_have_it() const;
 
   // Ends tasks that nothing follows for: what is told decides it, not the clock.
   void settle();

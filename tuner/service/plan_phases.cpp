@@ -221,13 +221,13 @@ std::optional<WantedCase> CampaignPlan::search_case(size_t t, const Fleet& fleet
       std::clamp(static_cast<size_t>(even), kLeastPerCase, std::max(kLeastPerCase, spec_.per_case));
   if (auto further = further_case(t, count)) return further;
   std::vector<db::Hash> configs = propose_(t, count, task.search);
-  // A search that has learnt proposes it no longer by itself.
-  const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor;
-  if (vendor && task.unanswered.contains({0, *vendor}) &&
-      !task.search.sizes[0].ratios.contains(*vendor) &&
-      !task.search.sizes[0].issued.contains(*vendor) &&
-      std::ranges::find(configs, *vendor) == configs.end())
-    configs.push_back(*vendor);
+  // What a machine lacked is asked of others alone, as long as nobody has a time for it.
+  if (const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor; vendor && task.absent_on) {
+    const SizeEvidence& first = task.search.sizes[0];
+    std::erase(configs, *vendor);
+    if (others_may_have_it() && !first.ratios.contains(*vendor) && !first.issued.contains(*vendor))
+      configs.push_back(*vendor);
+  }
   if (configs.empty()) {
     if (auto further = further_case(t, 1)) return further;
     // What is out and comes back without an answer can be proposed again.

@@ -78,7 +78,7 @@ TEST(Vendor, KnowsSwishNumbersAndLimits) {
 
 // What a configuration cannot say; the runtime would take it for damaged.
 TEST(Vendor, TakesNoNumbersBeyondF32) {
-  for (const char* most : {"1e39", "-1e300"})
+  for (const char* most : {"1e39", "1e300"})
     EXPECT_THAT(
         why_not(product(fmt::format("  let %s = clip(%y) {{min = -1.0, max = {}}};\n", most), "s")),
         HasSubstr("max of clip beyond f32"));

@@ -1,6 +1,5 @@
 #include "compiler/ir/winograd.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 

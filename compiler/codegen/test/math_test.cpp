@@ -140,7 +140,7 @@ void check_flushed(double lowest) {
       const bool small = exact < smallest * 1.0001L;
       if (small && y[i] == 0) continue;
       EXPECT_NE(std::fpclassify(y[i]), FP_SUBNORMAL) << level << ": exp(" << x[i] << ")";
-      EXPECT_LE(ulps(y[i], exact), std::is_same_v<T, float> ? 2 : 1e-15 * 0x1p53)
+      EXPECT_LE(ulps(y[i], exact), (std::is_same_v<T, float> ? 2 : 1e-15 * 0x1p53))
           << level << ": exp(" << x[i] << ") is " << y[i];
     }
   }

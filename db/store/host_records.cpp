@@ -49,7 +49,7 @@ Hardware host_hardware() {
   h.stepping = cpuinfo_number("stepping");
   h.model_name = cpu.model;
   // A level above the psABI's is its features in short: records of the machine stay its records.
-  h.isa = psabi_level(cpu.level);
+  h.isa = named_level(cpu.level);
   // amx_tile stands for its products, too (target_of_isa).
   if (cpu.has("amx_tile") && cpu.has("amx_bf16") && cpu.has("amx_int8")) h.isa += "+amx_tile";
   for (const char* extra : {"avx512_bf16", "avx512_vnni"})

@@ -14,12 +14,20 @@ namespace nimble::kernels {
 namespace {
 
 TEST(Targets, AreLevelsOfCpusInTheSameOrder) {
-  std::vector<std::string_view> known(cpu_levels().begin(), cpu_levels().end());
-  std::vector<std::string_view> ours;
-  for (const TargetRow& row : all_targets())
-    if (row.architecture == Architecture::kX86_64) ours.push_back(row.info.level);
-  known.erase(known.begin());  // there is no code for the first level
-  EXPECT_EQ(ours, known);
+  const auto ours = [](Architecture architecture) {
+    std::vector<std::string_view> out;
+    for (const TargetRow& row : all_targets())
+      if (row.architecture == architecture) out.push_back(row.info.level);
+    return out;
+  };
+  const auto known = [](CpuArchitecture architecture) {
+    const auto levels = cpu_levels(architecture);
+    return std::vector<std::string_view>(levels.begin(), levels.end());
+  };
+  std::vector<std::string_view> x86 = known(CpuArchitecture::kX86_64);
+  x86.erase(x86.begin());  // there is no code for the first level
+  EXPECT_EQ(ours(Architecture::kX86_64), x86);
+  EXPECT_EQ(ours(Architecture::kAArch64), known(CpuArchitecture::kAArch64));
 }
 
 // A CPU is of a level only if it has what code for it uses.

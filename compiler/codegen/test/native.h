@@ -8,16 +8,18 @@
 #include <vector>
 
 #include "compiler/codegen/codegen.h"
-#include "compiler/codegen/test/remote.h"
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/test/kernel_builder.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/kernel_abi.h"
+#include "vm/interpreter/test/runner/remote.h"
 #include "vm/runtime/native_image.h"
 
 namespace nimble::codegen::testing {
+
+using rt::testing::Remote;
 
 // Levels whose code can run here: this machine's, or those of the one that stands in for it.
 inline std::vector<std::string> runnable_levels() {

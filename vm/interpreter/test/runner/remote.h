@@ -1,5 +1,5 @@
-// Kernels of another architecture in tests: a process that runs them, named by the environment
-// (NIMBLE_KERNEL_RUNNER: nimble-kernel-runner with its emulator ahead of it, as words).
+// Kernels and models of another architecture in tests: a process that runs them, named by the
+// environment (NIMBLE_TEST_RUNNER: nimble-test-runner with its emulator ahead of it, as words).
 #pragma once
 
 #include <fcntl.h>
@@ -11,18 +11,19 @@
 #include <optional>
 #include <sstream>
 
-#include "vm/runtime/test/runner/protocol.h"
+#include "vm/base/dtype.h"
+#include "vm/interpreter/test/runner/protocol.h"
 
 extern char** environ;
 
-namespace nimble::codegen::testing {
+namespace nimble::rt::testing {
 
 class Remote {
  public:
   // Null if the environment names none. An internal error if it does not start.
   static Remote* get() {
     static const std::unique_ptr<Remote> remote = [] {
-      const char* words = std::getenv("NIMBLE_KERNEL_RUNNER");
+      const char* words = std::getenv("NIMBLE_TEST_RUNNER");
       return words && *words ? std::unique_ptr<Remote>(new Remote(words)) : nullptr;
     }();
     return remote.get();
@@ -43,10 +44,8 @@ class Remote {
     pipe_->command('L');
     pipe_->block(std::as_bytes(std::span(*image)));
     pipe_->text(function);
-    if (pipe_->number() != 0) {
-      const std::string problem = pipe_->text();
-      NIMBLE_CHECK(false, "{}", problem);
-    }
+    image_.reset();
+    pipe_->expect_result();
     image_ = image;
     function_ = function;
   }
@@ -73,6 +72,43 @@ class Remote {
       pipe_->read(buffers[i].data(), buffers[i].size());
     }
     return status;
+  }
+
+  // A model's tensors.
+  struct Tensor {
+    DType dtype{};
+    std::vector<int64_t> shape;
+    std::string bytes;
+  };
+  // Makes the file's model the one that runs. Error as Model::load.
+  void load_model(const std::vector<uint8_t>& file, int threads, uint64_t fuel, bool native) {
+    pipe_->command('M');
+    pipe_->block(std::as_bytes(std::span(file)));
+    pipe_->number(threads);
+    pipe_->number(static_cast<int64_t>(fuel));
+    pipe_->number(native);
+    pipe_->expect_result();
+  }
+  // Error as Session::run.
+  std::vector<Tensor> run_model(const std::string& entry, const std::vector<Tensor>& inputs) {
+    pipe_->command('X');
+    pipe_->text(entry);
+    pipe_->number(static_cast<int64_t>(inputs.size()));
+    for (const Tensor& t : inputs) {
+      pipe_->number(static_cast<int64_t>(t.dtype));
+      pipe_->number(static_cast<int64_t>(t.shape.size()));
+      for (int64_t e : t.shape) pipe_->number(e);
+      pipe_->text(t.bytes);
+    }
+    pipe_->expect_result();
+    std::vector<Tensor> out(static_cast<size_t>(pipe_->number()));
+    for (Tensor& t : out) {
+      t.dtype = static_cast<DType>(pipe_->number());
+      t.shape.resize(static_cast<size_t>(pipe_->number()));
+      for (int64_t& e : t.shape) e = pipe_->number();
+      t.bytes = pipe_->text();
+    }
+    return out;
   }
 
  private:
@@ -102,10 +138,10 @@ class Remote {
 
   pid_t process_ = 0;
   int to_ = -1, from_ = -1;
-  std::optional<rt::testing::Pipe> pipe_;
+  std::optional<Pipe> pipe_;
   std::string level_;
   std::shared_ptr<const std::vector<uint8_t>> image_;  // kept: its address is its name
   std::string function_;
 };
 
-}  // namespace nimble::codegen::testing
+}  // namespace nimble::rt::testing

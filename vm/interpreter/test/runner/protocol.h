@@ -1,5 +1,5 @@
-// How a test calls kernels of another architecture: the program nimble-kernel-runner, compiled for
-// it and run by an emulator, loads images and runs their functions on what comes through a pipe.
+// How a test runs kernels and models on another architecture: the program nimble-test-runner,
+// compiled for it and run by an emulator, does it with what comes through a pipe.
 //
 // Numbers are 64-bit and little-endian; a text or a block is its length and its bytes.
 //   runner, once: its CPU's level
@@ -7,6 +7,12 @@
 //   'R' threads, bytes of scratch, symbols (count, each), buffers (count; each the number of an
 //       equal one ahead of it, or its own and a block)
 //                        -> status, then each buffer's block in order, but for the repeated ones
+//   'M' file, threads, fuel, whether native code is used
+//                        -> 0, or an error; the model is what runs from then on
+//   'X' entry, inputs    -> 0 and the outputs, or an error
+//
+// An error is 1, its status and its three texts. Tensors are their number, and each its type, rank,
+// extents and elements, dense.
 #pragma once
 
 #include <unistd.h>
@@ -40,6 +46,18 @@ class Pipe {
     number(static_cast<int64_t>(b.size()));
     write(b.data(), b.size());
   }
+  void error(const Error& e) {
+    number(1);
+    number(static_cast<int64_t>(e.status()));
+    for (const std::string& t : {e.place(), e.problem(), e.remedy()}) text(t);
+  }
+  // Throws the error that the other side has instead of a result.
+  void expect_result() {
+    if (number() == 0) return;
+    const auto status = static_cast<Status>(number());
+    const std::string place = text(), problem = text();
+    throw Error(status, place, problem, text());
+  }
   void text(const std::string& t) { block(std::as_bytes(std::span(t))); }
   std::string text() {
     std::string t(static_cast<size_t>(number()), '\0');
@@ -67,7 +85,7 @@ class Pipe {
 
  private:
   [[noreturn]] static void fail() {
-    throw Error(Status::kIo, "kernel runner", "the other process is gone", "see its message above");
+    throw Error(Status::kIo, "test runner", "the other process is gone", "see its message above");
   }
   int in_, out_;
 };

@@ -1,5 +1,5 @@
-// nimble-kernel-runner: runs kernels for a test in another process (protocol.h). Each buffer lies
-// between two stretches of known bytes, which a kernel must leave alone.
+// nimble-test-runner: runs kernels and models for a test in another process (protocol.h). Each
+// buffer of a kernel lies between two stretches of known bytes, which it must leave alone.
 #include <algorithm>
 #include <barrier>
 #include <cstring>
@@ -8,8 +8,10 @@
 
 #include "vm/base/cpu.h"
 #include "vm/base/kernel_abi.h"
+#include "vm/executable/reader.h"
+#include "vm/interpreter/session.h"
+#include "vm/interpreter/test/runner/protocol.h"
 #include "vm/runtime/native_image.h"
-#include "vm/runtime/test/runner/protocol.h"
 
 namespace nimble::rt::testing {
 namespace {
@@ -87,27 +89,78 @@ void run(Pipe& pipe, nimble_kernel_fn fn) {
     if (b) pipe.block(b->span());
 }
 
+std::unique_ptr<Session> load(Pipe& pipe) {
+  const std::string file = pipe.text();
+  SessionOptions options;
+  options.threads = static_cast<int>(pipe.number());
+  options.fuel = static_cast<uint64_t>(pipe.number());
+  LoadOptions trusted;
+  trusted.trust = pipe.number() != 0;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
+  return std::make_unique<Session>(
+      Model::load(exec::deserialize({bytes, file.size()}), trusted, "test"), options);
+}
+
+void run(Pipe& pipe, Session& session) {
+  const size_t entry = session.find_entry(pipe.text());
+  const auto count = static_cast<size_t>(pipe.number());
+  std::vector<std::vector<int64_t>> extents(count);
+  std::vector<std::string> data(count);
+  std::vector<InputTensor> in;
+  for (size_t i = 0; i < count; ++i) {
+    const auto dtype = static_cast<DType>(pipe.number());
+    extents[i].resize(static_cast<size_t>(pipe.number()));
+    for (int64_t& e : extents[i]) e = pipe.number();
+    data[i] = pipe.text();
+    in.push_back({data[i].data(), dtype, extents[i], {}, true});
+  }
+  std::vector<OutputTensor> out(session.plan(entry).entry().outputs.size());
+  session.run(entry, in, out);
+  pipe.number(0);
+  pipe.number(static_cast<int64_t>(out.size()));
+  for (const OutputTensor& o : out) {
+    pipe.number(static_cast<int64_t>(o.dtype));
+    pipe.number(o.rank);
+    size_t bytes = size_of(o.dtype);
+    for (int32_t a = 0; a < o.rank; ++a) {
+      pipe.number(o.extents[a]);
+      bytes *= static_cast<size_t>(o.extents[a]);
+    }
+    pipe.block({reinterpret_cast<const std::byte*>(o.data), bytes});
+  }
+}
+
 int serve() {
   Pipe pipe(STDIN_FILENO, STDOUT_FILENO);
   pipe.text(host_cpu().level);
   std::shared_ptr<const NativeImage> image;
   nimble_kernel_fn fn = nullptr;
+  std::unique_ptr<Session> session;
   for (char c; pipe.read_command(&c);) {
     if (c == 'R') {
       run(pipe, fn);
       continue;
     }
-    const std::string bytes = pipe.text(), name = pipe.text();
     try {
+      if (c == 'M') {
+        session.reset();
+        session = load(pipe);
+        pipe.number(0);
+        continue;
+      }
+      if (c == 'X') {
+        run(pipe, *session);
+        continue;
+      }
+      const std::string bytes = pipe.text(), name = pipe.text();
       const std::span<const char> all(bytes);
       image =
           NativeImage::load({reinterpret_cast<const uint8_t*>(all.data()), all.size()}, "image");
       fn = reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(image->find(name)));
       NIMBLE_CHECK(fn != nullptr, "{} is not in its image", name);
       pipe.number(0);
-    } catch (const std::exception& e) {
-      pipe.number(1);
-      pipe.text(e.what());
+    } catch (const Error& e) {
+      pipe.error(e);
     }
   }
   return 0;
@@ -120,7 +173,7 @@ int main() {
   try {
     return nimble::rt::testing::serve();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "nimble-kernel-runner: {}\n", e.what());
+    fmt::print(stderr, "nimble-test-runner: {}\n", e.what());
     return 1;
   }
 }

@@ -83,7 +83,9 @@ class Compiled {
   void check_example(const Program& p, const Example& example);
 
   const ir::Module& typed() const { return typed_; }
-  const exec::Executable& executable() const { return model_->executable(); }  // not of a remote one
+  const exec::Executable& executable() const {
+    return model_->executable();
+  }  // not of a remote one
   const CompileReport& report() const { return report_; }
 
  private:

@@ -1,11 +1,12 @@
 // The corpus on a machine of another architecture, which NIMBLE_TEST_RUNNER names
 // (scripts/test-aarch64): each program for one of the levels that it runs, on one thread or on two,
 // and those with products under policies of precision.
+#include "vm/interpreter/test/runner/remote.h"
+
 #include "compiler/driver/test/harness.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "vm/base/cpu.h"
-#include "vm/interpreter/test/runner/remote.h"
 
 namespace nimble::driver::testing {
 namespace {

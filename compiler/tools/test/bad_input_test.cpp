@@ -486,6 +486,37 @@ TEST_F(BadInput, CodeOfAnotherArchitectureIsRefusedWhereItIsLoaded) {
   EXPECT_EQ(run(portable).code, 0);
 }
 
+// Whose records serve a target that this machine is not of: where the database has several such
+// machines, the user says.
+TEST_F(BadInput, RecordsOfAnotherArchitecture) {
+  if (host_architecture() != CpuArchitecture::kX86_64) GTEST_SKIP() << "it is this machine's";
+  const auto board = [](const char* name, const char* isa) {
+    db::Hardware h;
+    h.vendor = "ARM";
+    h.model_name = name;
+    h.isa = isa;
+    return h;
+  };
+  const auto store = db::Store::open(file("boards.db"));
+  const std::vector<std::string> dotprod = {"--target", "aarch64-linux", "--features",
+                                            "dotprod",  "--db",          file("boards.db")};
+  const auto compiles = [&](const std::vector<std::string>& arguments) {
+    const Ran r = compile(file("model.nir"), arguments, "arm.nimble");
+    EXPECT_EQ(r.code, 0) << r.error;
+    EXPECT_NE(r.out.find("no tuning record"), std::string::npos) << r.out;
+  };
+  compiles(dotprod);  // no such machine
+  store->put(board("Cortex-A76", "aarch64+asimddp"));
+  store->put(board("Cortex-A72", "aarch64"));
+  compiles(dotprod);
+  store->put(board("Neoverse-N1", "aarch64+asimddp"));
+  expect_error(compile(file("model.nir"), dotprod),
+               {"aarch64-dotprod", "--hardware", "Cortex-A76", "Neoverse-N1"});
+  std::vector<std::string> named = dotprod;
+  named.insert(named.end(), {"--hardware", "Neoverse-N1"});
+  compiles(named);
+}
+
 TEST_F(BadInput, PortableFormsAreOptional) {
   ASSERT_EQ(compile(file("model.nir"), {"--portable", "off"}, "native.nimble").code, 0);
   expect_error(run({"nimble-run", "--no-native", file("native.nimble"), "-i", "x=ones:1x4", "-i",

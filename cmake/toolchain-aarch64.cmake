@@ -23,5 +23,8 @@ set(ENV{PKG_CONFIG_SYSROOT_DIR} "${sysroot}")
 set(ENV{PKG_CONFIG_LIBDIR}
     "${sysroot}/usr/lib/aarch64-linux-gnu/pkgconfig:${sysroot}/usr/share/pkgconfig")
 
+# Shared objects that others open are in the sysroot, too.
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${sysroot}/usr/lib/aarch64-linux-gnu")
+
 # The C library is the cross compiler's.
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)

@@ -60,10 +60,17 @@ constexpr MakerName kMakers[] = {{0x41, "ARM"},      {0x42, "Broadcom"},  {0x43,
                                  {0x46, "Fujitsu"},  {0x48, "HiSilicon"}, {0x4e, "NVIDIA"},
                                  {0x51, "Qualcomm"}, {0x61, "Apple"},     {0xc0, "Ampere"}};
 
-// MIDR_EL1 of the first CPU that sysfs shows, else what /proc/cpuinfo has of it; 0 if neither does.
+// MIDR_EL1 of the first CPU, which sysfs shows: where CPUs differ, the same wherever this runs.
+// Else what the system says of the CPU that this runs on, or what /proc/cpuinfo has of it; 0:
+// nothing.
 unsigned long main_id() {
   std::ifstream in("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
   if (std::string text; in >> text) return std::strtoul(text.c_str(), nullptr, 16);
+  if (constexpr int kReadable = 11; ::getauxval(AT_HWCAP) >> kReadable & 1) {
+    unsigned long id;
+    __asm__("mrs %0, MIDR_EL1" : "=r"(id));
+    return id;
+  }
   unsigned long maker = 0, part = 0;
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line) && !line.empty();) {

@@ -85,7 +85,8 @@ TEST(NativeImage, RefusesOtherMachines) {
     return failure(elf);
   };
   if (host_architecture() == CpuArchitecture::kX86_64)
-    EXPECT_THAT(of_machine(EM_AARCH64), HasSubstr("its machine is aarch64, and this one is x86-64"));
+    EXPECT_THAT(of_machine(EM_AARCH64),
+                HasSubstr("its machine is aarch64, and this one is x86-64"));
   if (host_architecture() == CpuArchitecture::kAArch64)
     EXPECT_THAT(of_machine(EM_X86_64), HasSubstr("its machine is x86-64, and this one is aarch64"));
   EXPECT_THAT(of_machine(EM_RISCV), HasSubstr("its machine is number 243 of ELF"));

@@ -102,7 +102,7 @@ std::unique_ptr<Session> load(Pipe& pipe) {
 }
 
 void run(Pipe& pipe, Session& session) {
-  const size_t entry = session.find_entry(pipe.text());
+  const std::string name = pipe.text();
   const auto count = static_cast<size_t>(pipe.number());
   std::vector<std::vector<int64_t>> extents(count);
   std::vector<std::string> data(count);
@@ -114,6 +114,7 @@ void run(Pipe& pipe, Session& session) {
     data[i] = pipe.text();
     in.push_back({data[i].data(), dtype, extents[i], {}, true});
   }
+  const size_t entry = session.find_entry(name);  // all is read: now it may fail
   std::vector<OutputTensor> out(session.plan(entry).entry().outputs.size());
   session.run(entry, in, out);
   pipe.number(0);

@@ -207,8 +207,8 @@ std::string plain_feature(std::string_view name) {
     if (c != '.' && c != '-' && c != '_') out += c;
   static constexpr std::pair<std::string_view, std::string_view> kOfLlvm[] = {
       {"bmi", "bmi1"}, {"fparmv8", "fp"}, {"neon", "asimd"}, {"dotprod", "asimddp"}};
-  for (const auto& [llvm, linux] : kOfLlvm)
-    if (out == llvm) return std::string(linux);
+  for (const auto& [theirs, ours] : kOfLlvm)
+    if (out == theirs) return std::string(ours);
   return out;
 }
 

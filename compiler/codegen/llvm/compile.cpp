@@ -209,7 +209,7 @@ CompiledObject compile_on(llvm::TargetMachine& machine, std::span<const kir::Fun
   llvm::LLVMContext context;
   context.setDiscardValueNames(true);  // nobody reads them
   const auto module = make_module(functions, target, machine, context);
-  optimise(*module, machine, options.optimize);
+  optimise(*module, target, machine, options.optimize);
   const auto bytes = generate(*module, machine, llvm::CodeGenFileType::ObjectFile);
   return {{bytes.begin(), bytes.end()}, inspect(functions, target, bytes), target.level};
 }

@@ -233,10 +233,10 @@ Compiled::Compiled(const ir::Module& module, const Configuration& c)
     : typed_(ir::infer_types(module)) {
   exec::Executable executable = driver::compile(module, options_of(c), &report_);
   const auto level = architecture_of_level(c.target);
-  if (level && level != host_architecture()) {
+  if (level && level != host_architecture() && !c.no_native) {
     remote_ = true;
     NIMBLE_CHECK(Remote::get() != nullptr, "{} runs nowhere", c.target);
-    Remote::get()->load_model(exec::serialize(executable), c.threads, kFuel, !c.no_native);
+    Remote::get()->load_model(exec::serialize(executable), c.threads, kFuel);
     return;
   }
   model_ = load(std::move(executable), c);

@@ -7,7 +7,7 @@
 //   'R' threads, bytes of scratch, symbols (count, each), buffers (count; each the number of an
 //       equal one ahead of it, or its own and a block)
 //                        -> status, then each buffer's block in order, but for the repeated ones
-//   'M' file, threads, fuel, whether native code is used
+//   'M' file, threads, fuel
 //                        -> 0, or an error; the model is what runs from then on
 //   'X' entry, inputs    -> 0 and the outputs, or an error
 //

@@ -81,12 +81,11 @@ class Remote {
     std::string bytes;
   };
   // Makes the file's model the one that runs. Error as Model::load.
-  void load_model(const std::vector<uint8_t>& file, int threads, uint64_t fuel, bool native) {
+  void load_model(const std::vector<uint8_t>& file, int threads, uint64_t fuel) {
     pipe_->command('M');
     pipe_->block(std::as_bytes(std::span(file)));
     pipe_->number(threads);
     pipe_->number(static_cast<int64_t>(fuel));
-    pipe_->number(native);
     pipe_->expect_result();
   }
   // Error as Session::run.

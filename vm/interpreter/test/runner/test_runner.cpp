@@ -95,7 +95,7 @@ std::unique_ptr<Session> load(Pipe& pipe) {
   options.threads = static_cast<int>(pipe.number());
   options.fuel = static_cast<uint64_t>(pipe.number());
   LoadOptions trusted;
-  trusted.trust = pipe.number() != 0;
+  trusted.trust = true;
   const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
   return std::make_unique<Session>(
       Model::load(exec::deserialize({bytes, file.size()}), trusted, "test"), options);

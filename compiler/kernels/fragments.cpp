@@ -16,6 +16,11 @@ constexpr FragmentRow kRows[] = {
 #include "compiler/kernels/Fragments.def"
 };
 
+constexpr FragmentOtherwise kOtherwise[] = {
+#define NIMBLE_FRAGMENT_OTHERWISE(id, feature) {Fragment::id, feature},
+#include "compiler/kernels/Fragments.def"
+};
+
 constexpr TileFragmentRow kTileRows[] = {
 #define NIMBLE_TILE_FRAGMENT(id, name, a, b, sum, group, rows, row_bytes, registers, feature) \
   {TileFragment::id, name,      DType::a, DType::b, DType::sum, group, rows,                  \
@@ -64,6 +69,10 @@ ValueRef s16_pairs(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
 
 std::span<const FragmentRow> all_fragments() {
   return kRows;
+}
+
+std::span<const FragmentOtherwise> all_fragments_otherwise() {
+  return kOtherwise;
 }
 
 const FragmentRow& row_of(Fragment f) {

@@ -134,6 +134,12 @@ struct FragmentRow {
   std::string_view feature;  // of a TargetInfo that has an instruction for it
 };
 std::span<const FragmentRow> all_fragments();
+// A feature of targets that have other instructions for a row, with its expansion's bits.
+struct FragmentOtherwise {
+  Fragment id;
+  std::string_view feature;
+};
+std::span<const FragmentOtherwise> all_fragments_otherwise();
 const FragmentRow& row_of(Fragment f);
 
 // Products of whole matrix registers, of the same table.

@@ -27,7 +27,10 @@ const std::vector<TargetRow>& all_targets() {
     std::vector<TargetRow> out;
     const auto add = [&](const char* level, Architecture architecture, Loaded loaded,
                          const char* processor, int bits, int registers, const char* features) {
-      TargetRow row{{level, {}, bits, registers}, architecture, loaded == kLoaded, processor};
+      TargetRow row{{level, {}, bits, registers, architecture == Architecture::kAArch64},
+                    architecture,
+                    loaded == kLoaded,
+                    processor};
       if (!out.empty() && out.back().architecture == architecture)
         row.info.features = out.back().info.features;
       std::istringstream words(features);
@@ -70,8 +73,8 @@ TargetInfo detect_host() {
     return t;
   }
   throw Error(Status::kUnsupported, "this machine", "its CPU is of level " + cpu.level,
-              "nimble needs at least x86-64-v2 (SSE4.2); files for portable run on any CPU, "
-              "without native code");
+              "nimble needs at least x86-64-v2 (SSE4.2) or AArch64 with Advanced SIMD; files for "
+              "portable run on any CPU, without native code");
 }
 
 TargetInfo portable_target(int vector_bits) {
@@ -82,9 +85,45 @@ TargetInfo portable_target(int vector_bits) {
 
 TargetInfo target_by_name(const std::string& name) {
   if (name == "native") return detect_host();
-  if (const TargetRow* row = find_target(name)) return row->info;
+  constexpr std::string_view kSystem = "-linux";
+  const size_t end = name.size() - (name.ends_with(kSystem) ? kSystem.size() : 0);
+  if (const TargetRow* row = find_target(name.substr(0, end))) return row->info;
   throw Error(Status::kInvalidArgument, "target " + name, "there is no such target",
               fmt::format("the targets are {}", fmt::join(loaded_target_names(), ", ")));
+}
+
+TargetInfo target_with_features(const std::string& name, std::span<const std::string> features) {
+  const TargetInfo base = target_by_name(name);
+  CpuInfo cpu;
+  cpu.features = base.features;
+  cpu.features.insert(cpu.features.end(), features.begin(), features.end());
+  TargetInfo best = base;
+  std::vector<std::string> known;  // of higher levels
+  for (const TargetRow& row : all_targets()) {
+    if (!is_lower_level(base, row.info)) continue;
+    for (const std::string& f : row.info.features)
+      if (!base.has(f) && std::find(known.begin(), known.end(), f) == known.end())
+        known.push_back(f);
+    if (is_lower_level(best, row.info) && cpu.missing(row.info.features).empty()) best = row.info;
+  }
+  CpuInfo used;
+  used.features = best.features;
+  for (const std::string& f : used.missing(features)) {
+    for (const TargetRow& row : all_targets()) {
+      CpuInfo higher;
+      higher.features = row.info.features;
+      if (!is_lower_level(best, row.info) || !higher.has(f)) continue;
+      throw Error(Status::kInvalidArgument, "--features",
+                  fmt::format("{} is of level {}, which needs {}, too", f, row.info.level,
+                              fmt::join(cpu.missing(row.info.features), ", ")),
+                  "name those as well, or leave it out");
+    }
+    throw Error(Status::kInvalidArgument, "--features",
+                fmt::format("{} has no instruction for {} that kernels use", name, f),
+                known.empty() ? "leave it out"
+                              : fmt::format("the features are {}", fmt::join(known, ", ")));
+  }
+  return best;
 }
 
 TargetInfo target_of_isa(std::string_view isa) {
@@ -100,6 +139,10 @@ TargetInfo target_of_isa(std::string_view isa) {
   for (const TargetRow& row : all_targets())
     if (is_lower_level(best, row.info) && cpu.missing(row.info.features).empty()) best = row.info;
   return best;
+}
+
+bool same_architecture(const TargetInfo& a, const TargetInfo& b) {
+  return target_row(a.level).architecture == target_row(b.level).architecture;
 }
 
 std::vector<std::string> machine_levels() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ struct TargetInfo {
   std::vector<std::string> features;  // what the code may use: "avx2", "fma", "avx512f", …
   int vector_bits = 128;
   int vector_registers = 16;
+  // Whether a multiply-add takes one lane of a register for all lanes: a row's elements are loaded
+  // a vector at a time then, and stay in registers of their own.
+  bool multiplies_by_lane = false;
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;
 
   int lanes_f32() const { return vector_bits / 32; }
@@ -30,6 +34,9 @@ TargetInfo detect_host();
 TargetInfo portable_target(int vector_bits = 512);
 // "native", "x86-64-v2", "portable", …; nimble::Error names the choices if there is no such target.
 TargetInfo target_by_name(const std::string& name);
+// The same with what the CPU has beyond it: the highest level up from `name` of whose features none
+// is missing. Error(kInvalidArgument) for a feature that the level found does not have.
+TargetInfo target_with_features(const std::string& name, std::span<const std::string> features);
 // The highest target whose code such hardware runs: `isa` is that of a hardware record (isa_of in
 // vm/base/cpu.h), a level of the psABI and features ("x86-64-v4+avx512_vnni"). nimble::Error if
 // there is no such level.

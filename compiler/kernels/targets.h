@@ -24,6 +24,8 @@ const std::vector<TargetRow>& all_targets();
 // The row of a level; an internal error if there is none.
 const TargetRow& target_row(const std::string& level);
 
+// Whether code for one may be machine code for the other.
+bool same_architecture(const TargetInfo& a, const TargetInfo& b);
 // The levels of machine code that are loaded, in the table's order.
 std::vector<std::string> machine_levels();
 // "native", then the levels that are loaded.

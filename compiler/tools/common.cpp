@@ -58,7 +58,48 @@ std::vector<kernels::TargetInfo> targets_of(const std::string& text) {
   return targets;
 }
 
+bool is_of_this_machine(const kernels::TargetInfo& target) {
+  return kernels::target_row(target.level).architecture == kernels::Architecture::kPortable ||
+         kernels::same_architecture(target, kernels::detect_host());
+}
+
+// Whose records serve a target that this machine is not of.
+db::Hardware hardware_of(db::Store& store, const kernels::TargetInfo& target) {
+  std::vector<db::Hardware> found;
+  std::string list;
+  for (const db::Hardware& h : store.hardware()) {
+    try {
+      if (kernels::target_of_isa(h.isa).level != target.level) continue;
+    } catch (const Error&) {  // of a future version
+      continue;
+    }
+    found.push_back(h);
+    list +=
+        fmt::format("{}{} {}", list.empty() ? "" : "; ", db::key_of(h).substr(0, 12), h.model_name);
+  }
+  if (found.size() > 1)
+    throw Error(Status::kInvalidArgument, "--target " + target.level,
+                fmt::format("the database has records of {} machines of that level", found.size()),
+                "say whose are used with --hardware: " + list);
+  if (found.size() == 1) return found[0];
+  db::Hardware none;  // it has no records, and each kernel is reported as untuned
+  none.isa = target.level;
+  return none;
+}
+
 }  // namespace
+
+std::vector<kernels::TargetInfo> targets_of(const ModelArguments& a) {
+  if (a.features.empty()) return targets_of(a.target);
+  if (a.target.find(',') != std::string::npos)
+    throw Error(Status::kInvalidArgument, "--features",
+                fmt::format("{} names several levels", a.target),
+                "give one, or leave --features out");
+  std::vector<std::string> all;
+  for (const std::string& text : a.features)
+    for (std::string& f : split(text)) all.push_back(std::move(f));
+  return {kernels::target_with_features(a.target, all)};
+}
 
 CLI::Validator one_target() {
   return read_by(kernels::target_by_name);
@@ -152,7 +193,14 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
              "runs; schedules are tuned for the highest, the others have the default ones",
              fmt::join(kernels::loaded_target_names(), ", ")))
       ->capture_default_str()
-      ->check(read_by(targets_of));
+      ->check(read_by([](const std::string& text) { return targets_of(text); }));
+  app.add_option(
+         "--features", a.features,
+         "What the target's CPU has beyond its level, separated by commas, as in\n"
+         "--target aarch64-linux --features dotprod,i8mm,bf16: means the highest level that\n"
+         "has no more than that (the level's own name says the same)")
+      ->allow_extra_args(false)
+      ->type_name("LIST");
   app.add_option("--device", a.device,
                  "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
@@ -171,7 +219,8 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
       "--hardware", a.hardware,
       "Whose records of the database are used: the beginning of a fingerprint or a part\n"
       "of the processor's name, as nimble db show hardware lists them (default: this\n"
-      "machine's; --target says what instructions may be used)");
+      "machine's, or, for a target of another architecture, the only one of its level;\n"
+      "--target says what instructions may be used)");
   std::vector<std::string> classes = tuned::policy_classes();
   classes.insert(classes.begin(), "auto");
   app.add_option(
@@ -209,11 +258,13 @@ std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
   options.read_only = true;
   std::vector<std::unique_ptr<tuned::TunedSource>> sources;
   std::optional<Error> unknown;  // hardware that a database has no records of
+  const kernels::TargetInfo target = targets_of(a).at(0);
   for (const std::string& place : a.databases) {
     try {
       std::shared_ptr<db::Store> store = db::Store::open(place, options);
-      const db::Hardware hardware =
-          a.hardware.empty() ? db::host_hardware() : db::find_hardware(*store, a.hardware);
+      const db::Hardware hardware = !a.hardware.empty() ? db::find_hardware(*store, a.hardware)
+                                    : is_of_this_machine(target) ? db::host_hardware()
+                                                                 : hardware_of(*store, target);
       sources.push_back(tuned::database_source(std::move(store), hardware));
     } catch (const Error& e) {
       if (e.status() == Status::kIncompatible) throw IncompatibleDatabase(e);
@@ -243,7 +294,7 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
 
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {
   driver::CompileOptions options;
-  const std::vector<kernels::TargetInfo> targets = targets_of(a.target);
+  const std::vector<kernels::TargetInfo> targets = targets_of(a);
   options.target = targets.at(0);
   options.more_targets.assign(targets.begin() + 1, targets.end());
   options.device = device_by_name(a.device).value_or(kCpuDevice);

@@ -19,6 +19,7 @@ struct ModelArguments {
   std::vector<std::string> shapes, disabled;
   frontend::ImportOptions import;  // but for its shapes, which are texts here
   std::string target = "native", device = "cpu";
+  std::vector<std::string> features;  // of the target's CPU beyond its level's
   passes::Precision precision = {};
   int64_t winograd = 0;
   std::vector<std::string> databases;     // what counts more first
@@ -47,8 +48,8 @@ void add_winograd_argument(CLI::App& app, int64_t& winograd);
 std::string model_text(const std::string& model, const std::vector<std::string>& shapes,
                        const frontend::ImportOptions& options, passes::Precision precision,
                        int64_t winograd);
-// MODEL, --decode, --random-input, --shape, --target, --device, --precision, --winograd, --db,
-// --hardware, --policy, --disable-pass, --crash-dir.
+// MODEL, --decode, --random-input, --shape, --target, --features, --device, --precision, --winograd,
+// --db, --hardware, --policy, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);
@@ -60,7 +61,11 @@ class IncompatibleDatabase : public Error {
 // As run_program; an incompatible database ends with kExitStale.
 int run_compiler_program(const char* name, const std::function<int()>& body);
 
-// Null without --db. The databases must exist; they are opened read-only.
+// What --target and --features say, the highest level first. Error(kInvalidArgument).
+std::vector<kernels::TargetInfo> targets_of(const ModelArguments& a);
+// Null without --db. The databases must exist; they are opened read-only. Records are those of
+// --hardware, else of this machine; for a target of another architecture those of the database's
+// only hardware that is of the target's level. Error(kInvalidArgument) if it has several.
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
 // The database to tune into that a remedy names: the first, or an example; for a shell.
 std::string database_word(const ModelArguments& a);

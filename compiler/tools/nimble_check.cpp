@@ -43,7 +43,7 @@ struct WorkloadRow {
 std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
                                    tuned::TunedSource* tuned) {
   passes::PassContext context;
-  context.target = kernels::loaded_target_by_name(o.model.target);
+  context.target = tools::targets_of(o.model).at(0);
   context.precision = o.model.precision;
   context.winograd = o.model.winograd;
   passes::PipelineOptions pipeline;

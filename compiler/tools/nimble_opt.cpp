@@ -95,7 +95,7 @@ ir::Module load(const Options& o) {
 int run(const Options& o) {
   passes::install_crash_handler(o.model.crash_folder);
   passes::PassContext context;
-  context.target = kernels::target_by_name(o.model.target);
+  context.target = tools::targets_of(o.model).at(0);
   context.device = device_by_name(o.model.device).value_or(kCpuDevice);
   context.precision = o.model.precision;
   context.winograd = o.model.winograd;

@@ -349,6 +349,12 @@ std::string level_of_record(const kernels::Workload& w, const kernels::TargetInf
       }
     };
     look(kir::all_fragments());
+    for (const kir::FragmentOtherwise& o : kir::all_fragments_otherwise())
+      if (o.feature == feature) {
+        kir::FragmentRow row = kir::row_of(o.id);
+        row.feature = feature;
+        look(std::span(&row, 1));
+      }
     look(kir::all_tile_fragments());
     return serves || !known;
   };

@@ -23,7 +23,7 @@ int64_t cpuinfo_number(const std::string& field) {
     size_t colon = text.find(':');
     if (colon == std::string::npos) break;  // only the first CPU
     std::string name = text.substr(0, text.find_last_not_of(" \t", colon - 1) + 1);
-    if (name == field) value = std::atoll(text.c_str() + colon + 1);
+    if (name == field) value = std::strtoll(text.c_str() + colon + 1, nullptr, 0);
   }
   std::fclose(f);
   return value;
@@ -44,9 +44,15 @@ Hardware host_hardware() {
   const CpuInfo& cpu = host_cpu();
   Hardware h;
   h.vendor = cpu.vendor;
-  h.family = cpuinfo_number("cpu family");
-  h.model = cpuinfo_number("model");
-  h.stepping = cpuinfo_number("stepping");
+  if (host_architecture() == CpuArchitecture::kAArch64) {
+    h.family = cpuinfo_number("CPU implementer");
+    h.model = cpuinfo_number("CPU part");
+    h.stepping = 16 * cpuinfo_number("CPU variant") + cpuinfo_number("CPU revision");
+  } else {
+    h.family = cpuinfo_number("cpu family");
+    h.model = cpuinfo_number("model");
+    h.stepping = cpuinfo_number("stepping");
+  }
   h.model_name = cpu.model;
   h.isa = isa_of(cpu);
   h.caches = cache_text(cpu);

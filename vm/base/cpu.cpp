@@ -1,14 +1,10 @@
-// Detection by cpuid, with xgetbv telling which register files the operating system saves: AVX
-// counts only with XCR0 bits 1-2, AVX-512 with 5-7 too, AMX with 17-18. A process must also ask
-// Linux for AMX's registers and may be refused: nobody asks before it matters. The levels are those
-// of the x86-64 psABI and three above them, for which it has no names. Caches and cores come from
-// sysfs, limits from the affinity mask and from the control groups (v2, then v1).
+// Levels, features and the names of the CPU are its architecture's (cpu_x86_64.cpp,
+// cpu_aarch64.cpp); nobody asks the system for tile registers before it matters. Caches and cores
+// come from sysfs, limits from the affinity mask and from the control groups (v2, then v1).
 #include "vm/base/cpu.h"
 
 #include <fmt/ranges.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -18,75 +14,28 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "vm/base/cpu_architecture.h"
 #include "vm/base/error.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 namespace nimble {
 namespace {
 
-struct FeatureBit {
-  const char* name;
-  unsigned leaf, subleaf;
-  char reg;  // 'a' … 'd'
-  int bit;
-  int level;      // that asks for it first, counted from 1 (kLevels); 0: none does
-  uint64_t xcr0;  // register files that the system must save
-};
-
-constexpr uint64_t kAvx = 0x6, kAvx512 = 0xe6, kAmx = 0x60000;
-
-constexpr FeatureBit kFeatures[] = {
-    {"cx16", 1, 0, 'c', 13, 2, 0},
-    {"lahf_lm", 0x80000001u, 0, 'c', 0, 2, 0},
-    {"popcnt", 1, 0, 'c', 23, 2, 0},
-    {"sse3", 1, 0, 'c', 0, 2, 0},
-    {"ssse3", 1, 0, 'c', 9, 2, 0},
-    {"sse4_1", 1, 0, 'c', 19, 2, 0},
-    {"sse4_2", 1, 0, 'c', 20, 2, 0},
-    {"avx", 1, 0, 'c', 28, 3, kAvx},
-    {"avx2", 7, 0, 'b', 5, 3, kAvx},
-    {"bmi1", 7, 0, 'b', 3, 3, 0},
-    {"bmi2", 7, 0, 'b', 8, 3, 0},
-    {"f16c", 1, 0, 'c', 29, 3, kAvx},
-    {"fma", 1, 0, 'c', 12, 3, kAvx},
-    {"lzcnt", 0x80000001u, 0, 'c', 5, 3, 0},
-    {"movbe", 1, 0, 'c', 22, 3, 0},
-    {"avx512f", 7, 0, 'b', 16, 4, kAvx512},
-    {"avx512bw", 7, 0, 'b', 30, 4, kAvx512},
-    {"avx512cd", 7, 0, 'b', 28, 4, kAvx512},
-    {"avx512dq", 7, 0, 'b', 17, 4, kAvx512},
-    {"avx512vl", 7, 0, 'b', 31, 4, kAvx512},
-    {"avx512_vnni", 7, 0, 'c', 11, 5, kAvx512},
-    {"avx512_bf16", 7, 1, 'a', 5, 6, kAvx512},
-    {"avx512_fp16", 7, 0, 'd', 23, 0, kAvx512},
-    {"avx512_vbmi", 7, 0, 'c', 1, 0, kAvx512},
-    {"avx_vnni", 7, 1, 'a', 4, 0, kAvx},
-    {"amx_tile", 7, 0, 'd', 24, 7, kAmx},
-    {"amx_int8", 7, 0, 'd', 25, 7, kAmx},
-    {"amx_bf16", 7, 0, 'd', 22, 7, kAmx},
-};
-
-constexpr std::string_view kLevels[] = {"x86-64",       "x86-64-v2",      "x86-64-v3",
-                                        "x86-64-v4",    "x86-64-v4-vnni", "x86-64-v4-bf16",
-                                        "x86-64-v4-amx"};
-constexpr int kLevelCount = static_cast<int>(std::size(kLevels)), kPsabiLevels = 4;
-
-// A feature's name without separators; where LLVM's name differs from /proc/cpuinfo's, the latter.
-std::string plain(std::string_view name) {
-  std::string out;
-  for (char c : name)
-    if (c != '.' && c != '-' && c != '_') out += c;
-  return out == "bmi" ? "bmi1" : out;
+const CpuArchitectureTraits& traits_of(CpuArchitecture a) {
+  return a == CpuArchitecture::kAArch64 ? aarch64_cpus() : x86_64_cpus();
 }
 
-int level_number(std::string_view level) {
-  for (int i = 0; i < kLevelCount; ++i)
-    if (level == kLevels[i]) return i + 1;
-  return 0;
+// A level's architecture and its number there, from 1; 0: there is no such level.
+struct LevelPlace {
+  const CpuArchitectureTraits* architecture = nullptr;
+  int number = 0;
+};
+LevelPlace place_of(std::string_view level) {
+  for (const CpuArchitectureTraits* a : {&x86_64_cpus(), &aarch64_cpus()})
+    for (size_t i = 0; i < a->levels.size(); ++i)
+      if (level == a->levels[i]) return {a, static_cast<int>(i) + 1};
+  return {};
 }
 
 std::string read_line(const std::string& path) {
@@ -95,85 +44,6 @@ std::string read_line(const std::string& path) {
   std::getline(in, line);
   return line;
 }
-
-#if defined(__x86_64__)
-struct Registers {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  unsigned of(char r) const { return r == 'a' ? a : r == 'b' ? b : r == 'c' ? c : d; }
-};
-
-Registers cpuid(unsigned leaf, unsigned subleaf) {
-  Registers r;
-  const unsigned highest = __get_cpuid_max(leaf & 0x80000000u, nullptr);
-  if (highest < leaf) return {};
-  __cpuid_count(leaf, subleaf, r.a, r.b, r.c, r.d);
-  return r;
-}
-
-uint64_t saved_register_files() {
-  if (!(cpuid(1, 0).c >> 27 & 1)) return 0;  // osxsave
-  uint32_t low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return uint64_t{high} << 32 | low;
-}
-
-TileRegisters ask_for_tiles() {
-  const FeatureBit& tile = *std::ranges::find(kFeatures, std::string_view("amx_tile"),
-                                              [](const FeatureBit& f) { return f.name; });
-  if (!(cpuid(tile.leaf, tile.subleaf).of(tile.reg) >> tile.bit & 1) ||
-      (saved_register_files() & kAmx) != kAmx)
-    return TileRegisters::kNone;
-#if defined(SYS_arch_prctl)
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
-  if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return TileRegisters::kGranted;
-#endif
-  return TileRegisters::kRefused;
-}
-
-void detect_model(CpuInfo* cpu) {
-  const Registers vendor = cpuid(0, 0);
-  for (unsigned word : {vendor.b, vendor.d, vendor.c})
-    for (int i = 0; i < 4; ++i) cpu->vendor += static_cast<char>(word >> (8 * i));
-  for (unsigned leaf = 0x80000002u; leaf <= 0x80000004u; ++leaf) {
-    const Registers r = cpuid(leaf, 0);
-    for (unsigned word : {r.a, r.b, r.c, r.d})
-      for (int i = 0; i < 4; ++i)
-        if (const char c = static_cast<char>(word >> (8 * i))) cpu->model += c;
-  }
-  cpu->model.erase(0, cpu->model.find_first_not_of(' '));
-  while (!cpu->model.empty() && cpu->model.back() == ' ') cpu->model.pop_back();
-}
-
-// `tiles`: this process may use tile registers.
-void detect_features(CpuInfo* cpu, bool tiles) {
-  uint64_t saved = saved_register_files();
-  if (!tiles) saved &= ~kAmx;
-  cpu->features.clear();
-  bool complete[kLevelCount + 1];
-  std::fill(std::begin(complete), std::end(complete), true);
-  for (const FeatureBit& f : kFeatures) {
-    const bool there =
-        (cpuid(f.leaf, f.subleaf).of(f.reg) >> f.bit & 1) && (saved & f.xcr0) == f.xcr0;
-    if (there)
-      cpu->features.emplace_back(f.name);
-    else if (f.level > 0)
-      complete[f.level] = false;
-  }
-  int level = 1;
-  while (level < kLevelCount && complete[level + 1]) ++level;
-  cpu->level = kLevels[level - 1];
-}
-#else
-TileRegisters ask_for_tiles() {
-  return TileRegisters::kNone;
-}
-void detect_model(CpuInfo* cpu) {
-  cpu->vendor = cpu->model = "unknown";
-}
-void detect_features(CpuInfo* cpu, bool) {
-  cpu->level = "generic";
-}
-#endif
 
 void detect_caches(CpuInfo* cpu, int first_cpu) {
   const std::string root = fmt::format("/sys/devices/system/cpu/cpu{}/cache/index", first_cpu);
@@ -300,55 +170,84 @@ void detect_cores(CpuInfo* cpu) {
   detect_caches(cpu, online.front());
 }
 
-// The level and the features, as NIMBLE_CPU_LEVEL lowers them. With `ask` Linux is asked for tile
+// Names, level and features, as NIMBLE_CPU_LEVEL lowers them. With `ask` Linux is asked for tile
 // registers where they count.
 void set_instructions(CpuInfo* cpu, bool ask) {
   const char* level = std::getenv("NIMBLE_CPU_LEVEL");
   const bool lowered = level && *level;
   const bool tiles = ask && (!lowered || needs_tile_registers(level)) &&
-                     ask_for_tiles() == TileRegisters::kGranted;
-  detect_features(cpu, tiles);
+                     tile_registers() == TileRegisters::kGranted;
+  cpu->vendor = cpu->model = "unknown";
+  cpu->level = "generic";
+  cpu->features.clear();
+  if (const auto here = host_architecture()) traits_of(*here).detect(cpu, tiles);
   std::sort(cpu->features.begin(), cpu->features.end());
   if (lowered) *cpu = limited_to_level(std::move(*cpu), level);
 }
 
 CpuInfo detected(bool ask) {
   CpuInfo cpu;
-  detect_model(&cpu);
   detect_cores(&cpu);
   detect_control_groups(&cpu);
   set_instructions(&cpu, ask);
   return cpu;
 }
 
-// The features that a level has first.
-std::vector<std::string> features_of_level(int level) {
-  std::vector<std::string> out;
-  for (const FeatureBit& f : kFeatures)
-    if (f.level == level) out.emplace_back(f.name);
+}  // namespace
+
+std::optional<CpuArchitecture> host_architecture() {
+#if defined(__x86_64__)
+  return CpuArchitecture::kX86_64;
+#elif defined(__aarch64__)
+  return CpuArchitecture::kAArch64;
+#else
+  return std::nullopt;
+#endif
+}
+
+std::string_view name_of(CpuArchitecture a) {
+  return traits_of(a).name;
+}
+
+std::span<const std::string_view> cpu_levels(CpuArchitecture a) {
+  return traits_of(a).levels;
+}
+
+std::optional<CpuArchitecture> architecture_of_level(std::string_view level) {
+  const LevelPlace place = place_of(level);
+  return place.architecture ? std::optional(place.architecture->id) : std::nullopt;
+}
+
+std::string_view named_level(std::string_view level) {
+  const LevelPlace place = place_of(level);
+  if (!place.architecture || place.number <= place.architecture->named_levels) return level;
+  return place.architecture->levels[place.architecture->named_levels - 1];
+}
+
+std::string plain_feature(std::string_view name) {
+  std::string out;
+  for (char c : name)
+    if (c != '.' && c != '-' && c != '_') out += c;
+  static constexpr std::pair<std::string_view, std::string_view> kOfLlvm[] = {
+      {"bmi", "bmi1"}, {"fparmv8", "fp"}, {"neon", "asimd"}, {"dotprod", "asimddp"}};
+  for (const auto& [theirs, ours] : kOfLlvm)
+    if (out == theirs) return std::string(ours);
   return out;
 }
 
-}  // namespace
-
-std::span<const std::string_view> cpu_levels() {
-  return kLevels;
-}
-
-std::string_view psabi_level(std::string_view level) {
-  return level_number(level) > kPsabiLevels ? kLevels[kPsabiLevels - 1] : level;
-}
-
 std::string isa_of(const CpuInfo& cpu) {
-  std::string out(psabi_level(cpu.level));
-  for (int level = kLevelCount; level > kPsabiLevels; --level)
-    if (const auto all = features_of_level(level); cpu.missing(all).empty()) out += "+" + all[0];
+  std::string out(named_level(cpu.level));
+  const CpuArchitectureTraits* a = place_of(cpu.level).architecture;
+  if (!a) return out;
+  for (int level = static_cast<int>(a->levels.size()); level > a->named_levels; --level)
+    if (const auto all = a->features_of_level(level); cpu.missing(all).empty()) out += "+" + all[0];
   return out;
 }
 
 std::vector<std::string> features_in_isa(std::string_view extra) {
-  for (int level = kLevelCount; level > kPsabiLevels; --level)
-    if (auto all = features_of_level(level); extra == all[0]) return all;
+  for (const CpuArchitectureTraits* a : {&x86_64_cpus(), &aarch64_cpus()})
+    for (int level = static_cast<int>(a->levels.size()); level > a->named_levels; --level)
+      if (auto all = a->features_of_level(level); extra == all[0]) return all;
   return {std::string(extra)};
 }
 
@@ -363,10 +262,13 @@ int CpuInfo::usable_threads() const {
 }
 
 bool CpuInfo::has(std::string_view feature) const {
-  if (const int asked = level_number(feature)) return level_number(level) >= asked;
-  const std::string wanted = plain(feature);
+  if (const LevelPlace asked = place_of(feature); asked.architecture) {
+    const LevelPlace own = place_of(level);
+    return own.architecture == asked.architecture && own.number >= asked.number;
+  }
+  const std::string wanted = plain_feature(feature);
   return std::any_of(features.begin(), features.end(),
-                     [&](const std::string& f) { return plain(f) == wanted; });
+                     [&](const std::string& f) { return plain_feature(f) == wanted; });
 }
 
 std::vector<std::string> CpuInfo::missing(std::span<const std::string> wanted) const {
@@ -394,21 +296,23 @@ int count_cpu_list(std::string_view text) {
 }
 
 CpuInfo limited_to_level(CpuInfo cpu, std::string_view level) {
-  const int asked = level_number(level);
-  if (asked == 0)
+  const LevelPlace own = place_of(cpu.level), asked = place_of(level);
+  const auto refuse = [&](std::string_view problem) {
+    const auto levels = own.architecture
+                            ? own.architecture->levels
+                            : cpu_levels(host_architecture().value_or(CpuArchitecture::kX86_64));
     throw Error(Status::kInvalidArgument, "NIMBLE_CPU_LEVEL",
-                fmt::format("\"{}\" is not a CPU level", level),
-                fmt::format("the levels are {}", fmt::join(kLevels, ", ")));
-  if (asked >= level_number(cpu.level)) return cpu;
+                fmt::format("\"{}\" is {}", level, problem),
+                fmt::format("the levels are {}", fmt::join(levels, ", ")));
+  };
+  if (!asked.architecture) refuse("not a CPU level");
+  if (!own.architecture) return cpu;
+  if (own.architecture != asked.architecture) refuse("no level of this CPU's architecture");
+  if (asked.number >= own.number) return cpu;
   cpu.level = std::string(level);
   // What belongs to a higher level, or to none but needs its registers, goes.
   std::erase_if(cpu.features, [&](const std::string& name) {
-    for (const FeatureBit& f : kFeatures)
-      if (name == f.name) {
-        const int needs = f.level ? f.level : f.xcr0 == kAvx512 ? 4 : f.xcr0 == kAvx ? 3 : 4;
-        return needs > asked;
-      }
-    return false;
+    return asked.architecture->level_of_feature(name) > asked.number;
   });
   return cpu;
 }
@@ -430,18 +334,6 @@ const CpuInfo& host_cpu_without_tiles() {
 std::vector<std::string> missing_here(std::span<const std::string> features) {
   const bool tiles = std::ranges::any_of(features, needs_tile_registers);
   return (tiles ? host_cpu() : host_cpu_without_tiles()).missing(features);
-}
-
-TileRegisters tile_registers() {
-  return ask_for_tiles();
-}
-
-bool needs_tile_registers(std::string_view feature) {
-  const std::string wanted = plain(feature);
-  const int level = level_number(feature);
-  return std::ranges::any_of(kFeatures, [&](const FeatureBit& f) {
-    return f.xcr0 == kAmx && (plain(f.name) == wanted || (f.level > 0 && f.level <= level));
-  });
 }
 
 }  // namespace nimble

@@ -19,9 +19,12 @@ struct CpuCache {
   int shared_by = 1;  // logical CPUs that share one such cache
 };
 
+// Those whose levels and features are known.
+enum class CpuArchitecture { kX86_64, kAArch64 };
+
 struct CpuInfo {
-  std::string vendor;                 // "GenuineIntel", "AuthenticAMD"
-  std::string model;                  // brand string
+  std::string vendor;                 // "GenuineIntel", "AuthenticAMD", "ARM"
+  std::string model;                  // brand string; of ARM's, the core's name ("Cortex-A72")
   std::string level;                  // the highest of cpu_levels(), "x86-64-v3"
   std::vector<std::string> features;  // usable; sorted; spelled as in /proc/cpuinfo ("avx512f")
   std::vector<CpuCache> caches;       // of the machine's first CPU
@@ -55,11 +58,19 @@ const CpuInfo& host_cpu_without_tiles();
 // of them needs these.
 std::vector<std::string> missing_here(std::span<const std::string> features);
 
-// The levels of x86-64, the lowest first: those of its psABI, then those that ask for instructions
-// for products of narrow types ("x86-64-v4-bf16", "x86-64-v4-amx").
-std::span<const std::string_view> cpu_levels();
-// The highest level of the psABI up to `level`: "x86-64-v4" of "x86-64-v4-bf16"; else `level`.
-std::string_view psabi_level(std::string_view level);
+// What this program is compiled for, if it is one of those.
+std::optional<CpuArchitecture> host_architecture();
+// "x86-64", "aarch64".
+std::string_view name_of(CpuArchitecture architecture);
+// The levels of an architecture, the lowest first. x86-64: those of its psABI, then those that ask
+// for instructions for products of narrow types ("x86-64-v4-bf16", "x86-64-v4-amx"). AArch64:
+// ARMv8.0 with Advanced SIMD, then those with such instructions ("aarch64-dotprod").
+std::span<const std::string_view> cpu_levels(CpuArchitecture architecture);
+// Nothing if no architecture has such a level.
+std::optional<CpuArchitecture> architecture_of_level(std::string_view level);
+// The highest level up to `level` that has a name of the architecture's own: "x86-64-v4" of
+// "x86-64-v4-bf16", "aarch64" of "aarch64-i8mm"; else `level`.
+std::string_view named_level(std::string_view level);
 
 // What code may use, as records of machines have it: a level of the psABI, and of each level above
 // it that is there the feature that stands for all that it asks for, the highest first
@@ -73,7 +84,8 @@ std::vector<std::string> features_in_isa(std::string_view feature);
 std::optional<double> parse_cpu_max(std::string_view text);
 // The number of CPUs in a list as in sysfs ("0-3,8").
 int count_cpu_list(std::string_view text);
-// `cpu` without the features beyond `level`; unknown levels are Error(kInvalidArgument).
+// `cpu` without the features beyond `level`; unknown levels, and those of another architecture, are
+// Error(kInvalidArgument).
 CpuInfo limited_to_level(CpuInfo cpu, std::string_view level);
 
 // The tile registers of AMX, for which a process must ask Linux before it first uses them.

@@ -134,6 +134,16 @@ void Model::load_image(const LoadOptions& options) {
           "why that may be); portable kernels run, checked and slower");
       return;
     }
+    if (const auto other = architecture_of_level(executable_.images[0].target);
+        other && other != host_architecture())
+      throw Error(Status::kIncompatible, place_,
+                  fmt::format("its native code is for {}, and this machine is {} ({})",
+                              executable_.images[0].target,
+                              host_architecture() ? name_of(*host_architecture()) : "another one",
+                              host_cpu().level),
+                  fmt::format("compile the model with --target {}, or run it without native code "
+                              "(--no-native), which is slower",
+                              host_cpu().level));
     throw Error(Status::kIncompatible, place_,
                 fmt::format("this CPU lacks {}, which the model's kernels use",
                             fmt::join(least_missing, ", ")),

@@ -28,7 +28,11 @@ class Device {
   virtual void clear(void* memory, size_t bytes) = 0;
   // Whether memory of that many bytes may be given back in parts, of whole granules each: what
   // allocate() gives then has round_up(bytes, kGranule) bytes.
+#if defined(__aarch64__)
+  static constexpr size_t kGranule = 65536;  // a multiple of every size that pages have there
+#else
   static constexpr size_t kGranule = 4096;
+#endif
   virtual bool frees_parts(size_t bytes) const = 0;
   virtual void free_part(void* memory, size_t bytes) = 0;
 

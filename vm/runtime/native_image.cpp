@@ -9,26 +9,48 @@
 #include <cstring>
 #include <vector>
 
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 
 namespace nimble::rt {
 
 namespace {
-constexpr uint64_t kPage = 4096;
+// This program's architecture in ELF's numbers: of the machine, and of its two kinds of relocation
+// that an image may have.
+struct Machine {
+  uint16_t number;
+  uint32_t none, relative;
+};
+#if defined(__x86_64__)
+constexpr Machine kHere = {EM_X86_64, R_X86_64_NONE, R_X86_64_RELATIVE};
+#elif defined(__aarch64__)
+constexpr Machine kHere = {EM_AARCH64, R_AARCH64_NONE, R_AARCH64_RELATIVE};
+#else
+constexpr Machine kHere = {EM_NONE, 0, 0};
+#endif
+
+std::string name_of_machine(uint16_t number) {
+  switch (number) {
+    case EM_X86_64:
+      return std::string(name_of(CpuArchitecture::kX86_64));
+    case EM_AARCH64:
+      return std::string(name_of(CpuArchitecture::kAArch64));
+    case EM_NONE:
+      return "one without native code";
+    default:
+      return fmt::format("number {} of ELF", number);
+  }
+}
+
 // Far more than any model's kernels; keeps a damaged size from reserving the address space.
 constexpr uint64_t kMaxImage = uint64_t{1} << 32;
-uint64_t page_down(uint64_t v) {
-  return v / kPage * kPage;
-}
-uint64_t page_up(uint64_t v) {
-  return (v + kPage - 1) / kPage * kPage;
-}
 }  // namespace
 
 // The steps of loading, each checking what it reads: nothing in the file is believed.
 class ElfLoader {
  public:
-  ElfLoader(std::span<const uint8_t> elf, const std::string& place) : elf_(elf), place_(place) {}
+  ElfLoader(std::span<const uint8_t> elf, const std::string& place, uint64_t page_bytes)
+      : elf_(elf), place_(place), page_(page_bytes) {}
 
   std::shared_ptr<const NativeImage> load() {
     read_headers();
@@ -41,6 +63,8 @@ class ElfLoader {
   }
 
  private:
+  uint64_t page_down(uint64_t v) const { return v / page_ * page_; }
+  uint64_t page_up(uint64_t v) const { return (v + page_ - 1) / page_ * page_; }
   [[noreturn]] void corrupt(const std::string& problem) const {
     throw Error(Status::kCorrupt, place_, "native image: " + problem, "compile the model again");
   }
@@ -72,9 +96,14 @@ class ElfLoader {
   void read_headers() {
     const auto header = from_file<Elf64_Ehdr>(0);
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) corrupt("it is not an ELF file");
-    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-        header.e_machine != EM_X86_64)
-      throw Error(Status::kIncompatible, place_, "native image: it is not for x86-64",
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
+      throw Error(Status::kIncompatible, place_,
+                  "native image: it is not for a little-endian machine of 64 bits",
+                  "compile the model for this machine");
+    if (header.e_machine != kHere.number)
+      throw Error(Status::kIncompatible, place_,
+                  fmt::format("native image: its machine is {}, and this one is {}",
+                              name_of_machine(header.e_machine), name_of_machine(kHere.number)),
                   "compile the model for this machine");
     if (header.e_type != ET_DYN) corrupt("it is not a shared object");
     if (header.e_phentsize != sizeof(Elf64_Phdr)) corrupt("its program headers have a wrong size");
@@ -90,10 +119,7 @@ class ElfLoader {
           if ((p.p_flags & PF_W) && (p.p_flags & PF_X))
             refuse("a segment is both writable and executable");
           if (p.p_memsz == 0) break;
-          for (const Elf64_Phdr& q : segments_)
-            if (page_down(p.p_vaddr) < page_up(q.p_vaddr + q.p_memsz) &&
-                page_down(q.p_vaddr) < page_up(p.p_vaddr + p.p_memsz))
-              corrupt("segments overlap");
+          for (const Elf64_Phdr& q : segments_) keep_apart(p, q);
           low = std::min(low, page_down(p.p_vaddr));
           high = std::max(high, page_up(p.p_vaddr + p.p_memsz));
           segments_.push_back(p);
@@ -120,6 +146,18 @@ class ElfLoader {
     if (dynamic_.p_memsz == 0) corrupt("it has no dynamic section");
     low_ = low;
     high_ = high;
+  }
+
+  // Pages have one protection, so segments that share one cannot be loaded.
+  void keep_apart(const Elf64_Phdr& p, const Elf64_Phdr& q) const {
+    if (p.p_vaddr < q.p_vaddr + q.p_memsz && q.p_vaddr < p.p_vaddr + p.p_memsz)
+      corrupt("segments overlap");
+    if (page_down(p.p_vaddr) < page_up(q.p_vaddr + q.p_memsz) &&
+        page_down(q.p_vaddr) < page_up(p.p_vaddr + p.p_memsz))
+      throw Error(
+          Status::kIncompatible, place_,
+          fmt::format("native image: its segments share pages, which have {} bytes here", page_),
+          "compile the model again: today's images are linked for this machine's pages");
   }
 
   void map_segments() {
@@ -213,8 +251,8 @@ class ElfLoader {
     for (uint64_t i = 0; i + sizeof(Elf64_Rela) <= rela_size_; i += sizeof(Elf64_Rela)) {
       const auto r = from_image<Elf64_Rela>(rela_ + i);
       const uint32_t type = ELF64_R_TYPE(r.r_info);
-      if (type == R_X86_64_NONE) continue;
-      if (type != R_X86_64_RELATIVE)
+      if (type == kHere.none) continue;
+      if (type != kHere.relative)
         refuse(fmt::format("it has a relocation of type {} (only relative ones are known)", type));
       if (!in_writable(r.r_offset)) refuse("it relocates a page that is not writable");
       const uint64_t value =
@@ -286,6 +324,10 @@ class ElfLoader {
         throw Error(Status::kUnsupported, place_, "the system refuses to map native code",
                     "check the security policy of this machine (noexec, SELinux)");
     };
+    // What was written as data is to be fetched as instructions; not every machine sees to that by
+    // itself.
+    auto* begin = reinterpret_cast<char*>(image_->base_);
+    __builtin___clear_cache(begin, begin + image_->size_);
     // Gaps between segments stay unreadable.
     set(low_, high_, PROT_NONE);
     for (const Elf64_Phdr& p : segments_)
@@ -304,6 +346,7 @@ class ElfLoader {
 
   std::span<const uint8_t> elf_;
   const std::string& place_;
+  const uint64_t page_;
   std::vector<Elf64_Phdr> segments_;
   Elf64_Phdr dynamic_{}, relro_{};
   uint64_t low_ = 0, high_ = 0;  // page-aligned span of all segments
@@ -313,8 +356,11 @@ class ElfLoader {
 };
 
 std::shared_ptr<const NativeImage> NativeImage::load(std::span<const uint8_t> elf,
-                                                     const std::string& place) {
-  return ElfLoader(elf, place).load();
+                                                     const std::string& place,
+                                                     uint64_t page_bytes) {
+  const auto system = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  NIMBLE_CHECK(page_bytes == 0 || (page_bytes >= system && page_bytes % system == 0));
+  return ElfLoader(elf, place, page_bytes ? page_bytes : system).load();
 }
 
 NativeImage::~NativeImage() {

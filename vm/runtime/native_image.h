@@ -1,5 +1,5 @@
-// Loads a native image: a linked x86-64 ELF shared object that stands, as bytes, inside an
-// executable file, and holds the kernels' machine code.
+// Loads a native image: a linked ELF shared object for this program's architecture that stands, as
+// bytes, inside an executable file, and holds the kernels' machine code.
 //
 // The system's dlopen would want a file, run constructors, resolve symbols from whatever else
 // the process has loaded. Kernels need none of it: they are closed code with relative
@@ -7,7 +7,7 @@
 // libraries, undefined symbols, thread-local storage, constructors, text relocations,
 // indirect functions, pages both writable and executable. That narrows what a kernel compiler's
 // mistake can do; it is no defence against malice, for which there is the caller's `trust`.
-// Source: System V gABI chapter 5 and its x86-64 supplement.
+// Source: System V gABI chapter 5, its x86-64 supplement, ELF for the Arm 64-bit Architecture.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,11 @@ namespace nimble::rt {
 class NativeImage {
  public:
   // Maps a copy of `elf`. `place` names the file in errors. Error(kCorrupt) if malformed,
-  // Error(kIncompatible) if for another machine, Error(kUnsupported) for what is refused.
+  // Error(kIncompatible) if for another machine, or if segments share a page of this one;
+  // Error(kUnsupported) for what is refused. `page_bytes`: as if the system had pages of that size,
+  // a power of two and at least the system's; 0: the system's.
   static std::shared_ptr<const NativeImage> load(std::span<const uint8_t> elf,
-                                                 const std::string& place);
+                                                 const std::string& place, uint64_t page_bytes = 0);
   ~NativeImage();
   NativeImage(const NativeImage&) = delete;
   NativeImage& operator=(const NativeImage&) = delete;

@@ -13,7 +13,7 @@ namespace nimble::rt {
 namespace {
 
 constexpr size_t kUnit = 64;
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = Device::kGranule;
 // The used part grows in steps, each a system call if a kernel runs meanwhile.
 constexpr size_t kStep = size_t{1} << 20;
 

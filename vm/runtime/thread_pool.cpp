@@ -27,6 +27,8 @@ thread_local bool in_region = false;
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");  // some tens of cycles, as a pause there; `yield` takes none
 #else
   std::this_thread::yield();
 #endif

@@ -6,10 +6,10 @@
 namespace nimble::codegen {
 
 const ArchitectureTraits& architecture_of(const std::string& level) {
-  static constexpr ArchitectureTraits kX86_64 = {"x86_64-unknown-linux-gnu", "elf_x86_64", false,
-                                                 false};
-  static constexpr ArchitectureTraits kAArch64 = {"aarch64-unknown-linux-gnu", "aarch64linux", true,
-                                                  true};
+  static constexpr ArchitectureTraits kX86_64 = {
+      "x86_64-unknown-linux-gnu", "elf_x86_64", "max-page-size=4096", true, false, false};
+  static constexpr ArchitectureTraits kAArch64 = {
+      "aarch64-unknown-linux-gnu", "aarch64linux", "max-page-size=65536", false, true, true};
   switch (kernels::target_row(level).architecture) {
     case kernels::Architecture::kX86_64:
       return kX86_64;

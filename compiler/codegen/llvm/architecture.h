@@ -9,8 +9,12 @@ namespace nimble::codegen {
 struct ArchitectureTraits {
   const char* triple;
   const char* emulation;  // of lld
-  bool fma;               // multiplies and adds with one rounding
-  bool converts_f16;      // to f32 and back
+  const char* pages;      // the largest pages of its systems, as an option of lld
+  // Whether the file has each segment at a multiple of those, too. Where they are large, it would
+  // be mostly padding.
+  bool aligned_in_file;
+  bool fma;           // multiplies and adds with one rounding
+  bool converts_f16;  // to f32 and back
 };
 
 // Of a target's level. An internal error for the portable one: no machine code is generated for it.

@@ -23,6 +23,7 @@
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Vectorize/LoadStoreVectorizer.h>
 
 #include <algorithm>
 #include <atomic>
@@ -77,7 +78,9 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& tar
                              features, o, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
 }
 
-void optimise(llvm::Module& module, llvm::TargetMachine& machine, int level) {
+void optimise(llvm::Module& module, const kernels::TargetInfo& target, llvm::TargetMachine& machine,
+              int level) {
+  const bool lanes = target.multiplies_by_lane;
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cam;
@@ -101,6 +104,9 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine, int level) {
     passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
                                                          /*UseMemorySSA=*/true));
     passes.addPass(llvm::GVNPass());
+    // Neighbours of a row that go into successive multiply-adds are loaded together where those
+    // take a lane of a register.
+    if (lanes) passes.addPass(llvm::LoadStoreVectorizerPass());
     passes.addPass(llvm::InstCombinePass());
     if (level > 1)
       passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
@@ -202,7 +208,7 @@ CompiledObject compile_on(llvm::TargetMachine& machine, std::span<const kir::Fun
   llvm::LLVMContext context;
   context.setDiscardValueNames(true);  // nobody reads them
   const auto module = make_module(functions, target, machine, context);
-  optimise(*module, machine, options.optimize);
+  optimise(*module, target, machine, options.optimize);
   const auto bytes = generate(*module, machine, llvm::CodeGenFileType::ObjectFile);
   return {{bytes.begin(), bytes.end()}, inspect(functions, target, bytes), target.level};
 }
@@ -283,7 +289,7 @@ std::string llvm_ir(const kir::Function& f, const kernels::TargetInfo& target, b
   llvm::LLVMContext context;
   const auto machine = make_machine(target, {});
   const auto module = make_module({&f, 1}, target, *machine, context);
-  if (optimized) optimise(*module, *machine, 2);
+  if (optimized) optimise(*module, target, *machine, 2);
   return text_of(*module);
 }
 
@@ -291,7 +297,7 @@ Listing listing(const kir::Function& f, const kernels::TargetInfo& target) {
   llvm::LLVMContext context;
   const auto machine = make_machine(target, {});
   const auto module = make_module({&f, 1}, target, *machine, context);
-  optimise(*module, *machine, 2);
+  optimise(*module, target, *machine, 2);
   Listing out;
   out.llvm_ir = text_of(*module);  // before the code generator's own passes change it
   const auto bytes = generate(*module, *machine, llvm::CodeGenFileType::AssemblyFile);

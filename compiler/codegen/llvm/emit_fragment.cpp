@@ -1,9 +1,13 @@
 // Dots to LLVM IR: the fragment's instruction where the target has it, for vectors of 128, 256 and
 // 512 bits; wider ones are cut in halves, narrower ones are filled up, so that every width gives
-// the row's bits. Elsewhere the expansion in other values, but for bytes where a machine adds up
-// pairs of words: the even bytes of both factors are words, and the odd ones are, whose products
+// the row's bits. Elsewhere the expansion in other values, but where a machine has instructions
+// that come to its bits in fewer: those of AArch64, and for bytes those of x86-64 that add up pairs
+// of words. The even bytes of both factors are words there, and the odd ones are, whose products
 // and sums are exact in 32 bits. That is as many operations as f32 takes for as many terms.
+#include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
+
+#include <algorithm>
 
 #include "compiler/codegen/llvm/emitter.h"
 #include "compiler/kernels/fragments.h"
@@ -48,9 +52,16 @@ int widest_words(const kernels::TargetInfo& target) {
   return target.has("avx512bw") ? 512 : target.has("avx2") ? 256 : target.has("ssse3") ? 128 : 0;
 }
 
+bool has_otherwise(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
+  return std::ranges::any_of(kir::all_fragments_otherwise(), [&](const kir::FragmentOtherwise& o) {
+    return o.id == row.id && target.has(std::string(o.feature));
+  });
+}
+
 // The widest sums that there is a way for; 0: only the expansion.
 int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
   if (target.has(std::string(row.feature))) return 512;
+  if (has_otherwise(row, target)) return kNarrowest;
   return row.id == kir::Fragment::kBf16Pairs ? 0 : widest_words(target);
 }
 
@@ -111,6 +122,7 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                broadcast(c, factors, row.group * wide), broadcast(sum, lanes, wide), wide);
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
+  if (has_otherwise(row, target_)) return dot_by_neon(row.id, a, c, sum);
   if (!target_.has(std::string(row.feature)))
     return row.id == kir::Fragment::kS16Pairs
                ? b_.CreateAdd(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
@@ -121,6 +133,33 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
   return b_.CreateIntrinsic(id, {},
                             {sum, b_.CreateBitCast(a, signature->getParamType(1)),
                              b_.CreateBitCast(c, signature->getParamType(2))});
+}
+
+llvm::Value* Emitter::dot_by_neon(kir::Fragment f, llvm::Value* a, llvm::Value* c,
+                                  llvm::Value* sum) {
+  const auto vector = [](llvm::Type* element, unsigned lanes) {
+    return llvm::FixedVectorType::get(element, lanes);
+  };
+  if (f == kir::Fragment::kBf16Pairs) {
+    llvm::Type* narrow = vector(b_.getBFloatTy(), 8);
+    a = b_.CreateBitCast(a, narrow);
+    c = b_.CreateBitCast(c, narrow);
+    for (const ID half :
+         {llvm::Intrinsic::aarch64_neon_bfmlalt, llvm::Intrinsic::aarch64_neon_bfmlalb})
+      sum = b_.CreateIntrinsic(half, {}, {sum, a, c});
+    return sum;
+  }
+  llvm::Type* bytes = vector(b_.getInt8Ty(), 16);
+  const auto product = [&](ID id, llvm::Value* to, llvm::Value* left) {
+    return b_.CreateIntrinsic(id, {to->getType(), bytes}, {to, left, c});
+  };
+  if (target_.has("i8mm")) return product(llvm::Intrinsic::aarch64_neon_usdot, sum, a);
+  // With the highest bit turned over a byte is signed and 128 less.
+  llvm::Value* less = llvm::ConstantInt::get(bytes, 0x80);
+  llvm::Value* zero = llvm::Constant::getNullValue(sum->getType());
+  const ID id = llvm::Intrinsic::aarch64_neon_sdot;
+  llvm::Value* all = product(id, sum, b_.CreateXor(a, less));
+  return b_.CreateSub(all, product(id, zero, less));
 }
 
 // Of quads, unsigned times signed, as two products of words.

@@ -89,6 +89,7 @@ class Emitter {
   llvm::Value* dot(const kir::Value& v);
   llvm::Value* dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::Value* c, llvm::Value* sum,
                       int lanes);
+  llvm::Value* dot_by_neon(kir::Fragment f, llvm::Value* a, llvm::Value* c, llvm::Value* sum);
   llvm::Value* dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
 

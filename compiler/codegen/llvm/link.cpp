@@ -49,12 +49,13 @@ std::vector<uint8_t> link(std::span<const CompiledObject> objects) {
   std::lock_guard lock(mutex);
   const TemporaryDirectory directory;
   const std::string output = directory.file("image.so");
+  const ArchitectureTraits& architecture = architecture_of(objects[0].level);
   std::vector<std::string> arguments = {
-      "ld.lld", "-m", architecture_of(objects[0].level).emulation, "-shared", "--no-undefined",
-      "-Bsymbolic", "--build-id=none", "--hash-style=gnu", "--threads=1", "--strip-debug",
-      // Every segment on pages of its own, so that a loader maps or copies them as they are.
-      "-z", "separate-loadable-segments", "-z", "max-page-size=4096", "-z", "norelro", "-z",
-      "noexecstack", "-z", "text", "-o", output};
+      "ld.lld", "-m", architecture.emulation, "-shared", "--no-undefined", "-Bsymbolic",
+      "--build-id=none", "--hash-style=gnu", "--threads=1", "--strip-debug",
+      // Every segment on pages of its own, so that each has its own rights.
+      "-z", architecture.aligned_in_file ? "separate-loadable-segments" : "noseparate-code", "-z",
+      architecture.pages, "-z", "norelro", "-z", "noexecstack", "-z", "text", "-o", output};
   for (size_t i = 0; i < objects.size(); ++i) {
     NIMBLE_CHECK(objects[i].level == objects[0].level);
     arguments.push_back(directory.file("object" + std::to_string(i) + ".o"));

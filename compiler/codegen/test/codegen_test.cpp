@@ -76,7 +76,6 @@ TEST(Link, IsDeterministicAndKeepsEveryKernel) {
 TEST(Link, NeedsNoLibrarySymbolOrRelocationByName) {
   const Function f = scale_kernel("k", 2);
   std::vector<std::string> levels = kernels::machine_levels();
-  levels.push_back("aarch64");
   for (const std::string& level : levels) {
     const CompiledObject object = compile({&f, 1}, kernels::target_by_name(level));
     const auto image = link({&object, 1});
@@ -84,7 +83,7 @@ TEST(Link, NeedsNoLibrarySymbolOrRelocationByName) {
     ASSERT_GT(image.size(), sizeof header);
     std::memcpy(&header, image.data(), sizeof header);
     EXPECT_EQ(header.e_type, ET_DYN);
-    EXPECT_EQ(header.e_machine, level == "aarch64" ? EM_AARCH64 : EM_X86_64);
+    EXPECT_EQ(header.e_machine, level.starts_with("aarch64") ? EM_AARCH64 : EM_X86_64);
     for (int i = 0; i < header.e_phnum; ++i) {
       Elf64_Phdr segment;
       std::memcpy(&segment, &image[header.e_phoff + i * sizeof segment], sizeof segment);

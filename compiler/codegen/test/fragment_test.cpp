@@ -2,6 +2,7 @@
 // elsewhere those of the expansion.
 #include <gtest/gtest.h>
 
+#include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/test/native.h"
 #include "compiler/codegen/test/portable.h"
 #include "compiler/kernels/test/fragment_cases.h"
@@ -87,7 +88,7 @@ TEST_P(Fragments, AreTheExpansionElsewhere) {
       const kernels::TargetInfo target = kernels::target_by_name(level);
       if (target.has(std::string(row_.feature))) continue;
       const Native native(f, level);
-      compare(expanded, lanes, target.has("fma"), level,
+      compare(expanded, lanes, has_fma(target), level,
               [&](const auto& buffers, int64_t n) { return native.run(buffers, {n}); });
     }
   });

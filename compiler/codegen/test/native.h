@@ -1,4 +1,5 @@
-// Runs kernels as machine code in tests, with threads that meet at a real barrier.
+// Runs kernels as machine code in tests, with threads that meet at a real barrier: of this machine,
+// or of another one in whose process they run (remote.h).
 #pragma once
 
 #include <barrier>
@@ -13,35 +14,54 @@
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/kernel_abi.h"
+#include "vm/interpreter/test/runner/remote.h"
 #include "vm/runtime/native_image.h"
 
 namespace nimble::codegen::testing {
 
-// Levels whose code this machine can run.
+using rt::testing::Remote;
+
+// Levels whose code can run here: this machine's, or those of the one that stands in for it.
 inline std::vector<std::string> runnable_levels() {
   std::vector<std::string> levels = kernels::machine_levels();
-  std::erase_if(levels, [](const std::string& level) { return !host_cpu().has(level); });
+  CpuInfo cpu = host_cpu();
+  if (Remote* remote = Remote::get()) cpu.level = remote->level();
+  std::erase_if(levels, [&](const std::string& level) { return !cpu.has(level); });
   return levels;
+}
+// The best of them.
+inline kernels::TargetInfo runnable_target() {
+  return Remote::get() ? kernels::target_by_name(runnable_levels().back()) : kernels::detect_host();
 }
 
 class Native {
  public:
   Native(const kir::Function& f, const std::string& level) : f_(f) {
     const CompiledObject object = compile({&f, 1}, kernels::target_by_name(level));
-    image_ = rt::NativeImage::load(link({&object, 1}), "test image");
+    const std::vector<uint8_t> image = link({&object, 1});
+    if (Remote* remote = Remote::get()) {
+      remote_image_ = std::make_shared<const std::vector<uint8_t>>(image);
+      remote->load(remote_image_, f.name);
+      return;
+    }
+    image_ = rt::NativeImage::load(image, "test image");
     fn_ = reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(image_->find(f.name)));
     NIMBLE_CHECK(fn_ != nullptr, "{} is not in its image", f.name);
   }
 
   int32_t run(std::vector<std::span<std::byte>> buffers, std::vector<int64_t> symbols,
               int threads = 1) const {
-    std::vector<void*> pointers;
-    for (const auto& b : buffers) pointers.push_back(b.data());
     std::vector<int64_t> values = symbols;
     values.push_back(threads);
     std::vector<std::string> names = f_.contract.symbols;
     names.push_back("threads");
     const int64_t bytes = kir::scratch_bytes(f_).to_program(names).evaluate1(values);
+    if (remote_image_) {
+      Remote::get()->load(remote_image_, f_.name);
+      return Remote::get()->run(buffers, symbols, bytes, threads);
+    }
+    std::vector<void*> pointers;
+    for (const auto& b : buffers) pointers.push_back(b.data());
     std::vector<std::byte> scratch(bytes + 64);
     auto* base =
         reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) & ~63ul);
@@ -68,7 +88,8 @@ class Native {
  private:
   kir::Function f_;
   std::shared_ptr<const rt::NativeImage> image_;
-  nimble_kernel_fn fn_;
+  nimble_kernel_fn fn_ = nullptr;
+  std::shared_ptr<const std::vector<uint8_t>> remote_image_;
 };
 
 }  // namespace nimble::codegen::testing

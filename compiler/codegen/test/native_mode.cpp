@@ -52,7 +52,7 @@ int32_t run_forms(const kir::Function& f, std::span<const std::span<std::byte>> 
   static std::shared_ptr<const kir::Stmt> body;
   static std::unique_ptr<BothForms> forms;
   if (f.body != body) {
-    forms = std::make_unique<BothForms>(f, detect_host().level);
+    forms = std::make_unique<BothForms>(f, codegen::testing::runnable_target().level);
     body = f.body;
   }
   return forms->run(f, buffers, symbols, threads);
@@ -60,7 +60,7 @@ int32_t run_forms(const kir::Function& f, std::span<const std::span<std::byte>> 
 
 const bool kTemplates = [] {
   testing::mode().run = run_forms;
-  testing::mode().targets = {detect_host()};
+  testing::mode().targets = {codegen::testing::runnable_target()};
   testing::mode().only_default = !exhaustive();
   return true;
 }();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <random>
 
+#include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/test/portable.h"
 #include "vm/executable/check_status.h"
 
@@ -122,7 +123,7 @@ class Elementwise {
             [&](const auto& buffers, int64_t n, int) { return portable.run(buffers, {n}); });
     for (const std::string& level : runnable_levels()) {
       const Native native(f, level);
-      compare(f, level, level != "x86-64-v2", random,
+      compare(f, level, has_fma(kernels::target_by_name(level)), random,
               [&](const auto& buffers, int64_t n, int threads) {
                 return native.run(buffers, {n}, threads);
               });

@@ -10,12 +10,16 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/cpu.h"
 #include "vm/base/half.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/writer.h"
+#include "vm/interpreter/test/runner/remote.h"
 
 namespace nimble::driver::testing {
 namespace {
+
+using rt::testing::Remote;
 
 // Around powers of two, vector widths and the tiles of the templates.
 constexpr int64_t kAwkward[] = {0, 1, 2, 3, 7, 13, 17, 31, 64, 65, 97, 130};
@@ -227,8 +231,16 @@ void expect_close(const std::vector<ir::TensorRef>& got, const std::vector<ir::T
 }
 
 Compiled::Compiled(const ir::Module& module, const Configuration& c)
-    : typed_(ir::infer_types(module)),
-      model_(load(driver::compile(module, options_of(c), &report_), c)) {
+    : typed_(ir::infer_types(module)) {
+  exec::Executable executable = driver::compile(module, options_of(c), &report_);
+  const auto level = architecture_of_level(c.target);
+  if (level && level != host_architecture() && !c.no_native) {
+    remote_ = true;
+    NIMBLE_CHECK(Remote::get() != nullptr, "{} runs nowhere", c.target);
+    Remote::get()->load_model(exec::serialize(executable), c.threads, kFuel);
+    return;
+  }
+  model_ = load(std::move(executable), c);
   rt::SessionOptions options;
   options.threads = c.threads;
   options.fuel = c.no_native ? kPortableFuel : kFuel;
@@ -237,7 +249,20 @@ Compiled::Compiled(const ir::Module& module, const Configuration& c)
 
 std::vector<ir::TensorRef> Compiled::run(const std::string& entry,
                                          const std::vector<ir::TensorRef>& inputs) {
-  return run_session(*session_, entry, inputs);
+  if (!remote_) return run_session(*session_, entry, inputs);
+  std::vector<Remote::Tensor> in;
+  for (const ir::TensorRef& t : inputs) {
+    const auto* bytes = reinterpret_cast<const char*>(t->bytes.data());
+    in.push_back({t->dtype, t->shape, {bytes, t->bytes.size()}});
+  }
+  std::vector<ir::TensorRef> results;
+  for (const Remote::Tensor& o : Remote::get()->run_model(entry, in)) {
+    uint8_t* data = nullptr;
+    auto t = ir::Tensor::make(o.dtype, o.shape, &data);
+    if (!t->bytes.empty()) std::memcpy(data, o.bytes.data(), t->bytes.size());
+    results.push_back(std::move(t));
+  }
+  return results;
 }
 
 void Compiled::check(const Program& p, const Sizes& sizes, unsigned seed,

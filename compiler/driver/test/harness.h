@@ -66,7 +66,8 @@ struct Configuration {
   friend void PrintTo(const Configuration& c, std::ostream* out) { *out << c.name; }
 };
 
-// A compiled program in a session of its own, next to its oracle.
+// A compiled program in a session of its own, next to its oracle. Code of another architecture runs
+// in the process that stands in for such a machine (vm/interpreter/test/runner/remote.h).
 class Compiled {
  public:
   Compiled(const ir::Module& module, const Configuration& configuration);
@@ -83,7 +84,9 @@ class Compiled {
   void check_example(const Program& p, const Example& example);
 
   const ir::Module& typed() const { return typed_; }
-  const exec::Executable& executable() const { return model_->executable(); }
+  const exec::Executable& executable() const {
+    return model_->executable();
+  }  // not of a remote one
   const CompileReport& report() const { return report_; }
 
  private:
@@ -91,6 +94,7 @@ class Compiled {
   CompileReport report_;
   std::shared_ptr<const rt::Model> model_;
   std::unique_ptr<rt::Session> session_;
+  bool remote_ = false;
 };
 
 CompileOptions options_of(const Configuration& c);

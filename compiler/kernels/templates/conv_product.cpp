@@ -18,7 +18,7 @@ int conv_lanes(const TargetInfo& t, DType dtype, int64_t channels) {
 }
 
 // How many vectors of so many channels make a panel. Two leave room for 14 pixels (6 with 16
-// registers), a divisor of the usual widths.
+// registers), a divisor of the usual widths; for 10 where each has a register of its own.
 int conv_vectors(int64_t channels, int lanes) {
   constexpr double kCost[] = {1.3, 1.0, 1.02};
   return panel_vectors((channels + lanes - 1) / lanes, kCost);

@@ -57,10 +57,7 @@ using kir::StmtRef;
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
   if (const auto tiles = tile_fragment_of(t, dtype)) return tile_layout(*tiles, n);
   const int lanes = lanes_of(t, sum_of(dtype));
-  // Relative cost of a column in panels of 1, 2, 3, 4 vectors, from measurements at 16-128 rows.
-  const double cost32[] = {1.5, 1.04, 1.0, 1.05}, cost16[] = {1.3, 1.0, 1.02};
-  const int vectors = t.vector_registers >= 32 ? panel_vectors((n + lanes - 1) / lanes, cost32)
-                                               : panel_vectors((n + lanes - 1) / lanes, cost16);
+  const int vectors = panel_vectors((n + lanes - 1) / lanes, panel_costs(t));
   return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(fragment_of(dtype))}.str();
 }
 

@@ -89,7 +89,20 @@ int max_tile_vectors(const TargetInfo& t) {
 }
 
 int max_tile_rows(const TargetInfo& t, int64_t vectors) {
+  if (t.multiplies_by_lane)  // beside the sums a register of each row
+    return static_cast<int>(std::max<int64_t>(1, (t.vector_registers - vectors) / (vectors + 1)));
   return static_cast<int>(std::max<int64_t>(1, (t.vector_registers - vectors - 1) / vectors));
+}
+
+std::span<const double> panel_costs(const TargetInfo& t) {
+  // 32 registers: measured with 512 bits at 16-128 rows; 16: with 256 bits.
+  static constexpr double kOf32[] = {1.5, 1.04, 1.0, 1.05}, kOf16[] = {1.3, 1.0, 1.02};
+  // By lanes: registers loaded for a multiply-add of the largest tile (15 x 1, 10 x 2, 7 x 3, 5 x
+  // 4: a quarter of a row's and the vectors), as half of a multiply-add each.
+  static constexpr double kByLane[] = {1.16, 1.11, 1.11, 1.13};
+  if (t.multiplies_by_lane) return kByLane;
+  if (t.vector_registers >= 32) return kOf32;
+  return kOf16;
 }
 
 int default_tile_rows(const TargetInfo& t, int64_t vectors) {

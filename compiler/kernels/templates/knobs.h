@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ int max_tile_vectors(const TargetInfo& t);
 // The rows of a register tile (tile.h) of so many vectors: beside its accumulators stand the
 // panel's vectors and one broadcast element. At least one.
 int max_tile_rows(const TargetInfo& t, int64_t vectors);
+// Relative cost of a column of a product in panels of 1, 2, … vectors.
+std::span<const double> panel_costs(const TargetInfo& t);
 // Those of a product's tile by default.
 int default_tile_rows(const TargetInfo& t, int64_t vectors);
 

@@ -14,12 +14,20 @@ namespace nimble::kernels {
 namespace {
 
 TEST(Targets, AreLevelsOfCpusInTheSameOrder) {
-  std::vector<std::string_view> known(cpu_levels().begin(), cpu_levels().end());
-  std::vector<std::string_view> ours;
-  for (const TargetRow& row : all_targets())
-    if (row.architecture == Architecture::kX86_64) ours.push_back(row.info.level);
-  known.erase(known.begin());  // there is no code for the first level
-  EXPECT_EQ(ours, known);
+  const auto ours = [](Architecture architecture) {
+    std::vector<std::string_view> out;
+    for (const TargetRow& row : all_targets())
+      if (row.architecture == architecture) out.push_back(row.info.level);
+    return out;
+  };
+  const auto known = [](CpuArchitecture architecture) {
+    const auto levels = cpu_levels(architecture);
+    return std::vector<std::string_view>(levels.begin(), levels.end());
+  };
+  std::vector<std::string_view> x86 = known(CpuArchitecture::kX86_64);
+  x86.erase(x86.begin());  // there is no code for the first level
+  EXPECT_EQ(ours(Architecture::kX86_64), x86);
+  EXPECT_EQ(ours(Architecture::kAArch64), known(CpuArchitecture::kAArch64));
 }
 
 // A CPU is of a level only if it has what code for it uses.
@@ -40,8 +48,36 @@ TEST(Targets, OfAnIsaAreTheHighestThatItRuns) {
   EXPECT_EQ(level("x86-64-v4+amx_tile+avx512_vnni"), "x86-64-v4-vnni");
   EXPECT_EQ(level("x86-64-v4+avx512_bf16"), "x86-64-v4") << "a level includes those below";
   EXPECT_EQ(level("x86-64-v3+avx512_vnni"), "x86-64-v3");
+  EXPECT_EQ(level("aarch64"), "aarch64");
+  EXPECT_EQ(level("aarch64+asimddp"), "aarch64-dotprod");
+  EXPECT_EQ(level("aarch64+asimddp+i8mm+bf16"), "aarch64-bf16");
   EXPECT_THROW(target_of_isa("x86-64-v9+avx512_vnni"), Error);
   EXPECT_THROW(target_of_isa(""), Error);
+}
+
+TEST(Targets, HaveTheLevelThatTheirFeaturesMake) {
+  const auto level = [](const std::string& name, const std::vector<std::string>& features) {
+    return target_with_features(name, features).level;
+  };
+  EXPECT_EQ(level("aarch64", {}), "aarch64");
+  EXPECT_EQ(level("aarch64-linux", {}), "aarch64");
+  EXPECT_EQ(level("aarch64-linux", {"dotprod"}), "aarch64-dotprod");
+  EXPECT_EQ(level("aarch64-linux", {"bf16", "i8mm", "asimddp"}), "aarch64-bf16");
+  EXPECT_EQ(level("aarch64-dotprod", {"i8mm"}), "aarch64-i8mm");
+  EXPECT_EQ(level("x86-64-v4", {"avx512_vnni"}), "x86-64-v4-vnni");
+  const auto problem = [&](const std::string& name, const std::vector<std::string>& features) {
+    try {
+      return "it is " + level(name, features);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kInvalidArgument);
+      return std::string(e.what());
+    }
+  };
+  EXPECT_NE(problem("aarch64", {"bf16"}).find("needs dotprod, i8mm, too"), std::string::npos)
+      << problem("aarch64", {"bf16"});
+  EXPECT_NE(problem("aarch64", {"avx2"}).find("the features are dotprod, i8mm, bf16"),
+            std::string::npos)
+      << problem("aarch64", {"avx2"});
 }
 
 TEST(Targets, HaveTheInstructionsOfFragments) {
@@ -53,6 +89,10 @@ TEST(Targets, HaveTheInstructionsOfFragments) {
   };
   expect_all(kir::all_fragments());
   expect_all(kir::all_tile_fragments());
+  for (const kir::FragmentOtherwise& o : kir::all_fragments_otherwise())
+    EXPECT_TRUE(std::any_of(all_targets().begin(), all_targets().end(), [&](const TargetRow& t) {
+      return t.info.has(std::string(o.feature));
+    })) << o.feature;
 }
 
 }  // namespace

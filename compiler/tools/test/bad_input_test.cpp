@@ -476,11 +476,60 @@ TEST_F(BadInput, ExecutableForRegistersThatLinuxRefuses) {
   EXPECT_NE(inspected.out.find("x86-64-v4-bf16"), std::string::npos) << inspected.out;
 }
 
-TEST_F(BadInput, CodeThatNoRuntimeLoadsIsRefused) {
-  for (const std::string target : {"aarch64", "aarch64,x86-64-v2"}) {
-    expect_error(compile(file("model.nir"), {"--target", target}), {"aarch64", "portable"});
-    expect_nothing_written();
-  }
+// Code for another architecture is made here and refused here, by both names; portable kernels run.
+TEST_F(BadInput, CodeOfAnotherArchitectureIsRefusedWhereItIsLoaded) {
+  if (host_architecture() != CpuArchitecture::kX86_64) GTEST_SKIP() << "it is this machine's";
+  expect_error(compile(file("model.nir"), {"--target", "aarch64,x86-64-v2"}),
+               {"aarch64", "x86-64-v2", "one architecture"});
+  expect_error(compile(file("model.nir"), {"--target", "aarch64-linux", "--features", "bf16"}),
+               {"--features", "bf16", "dotprod, i8mm"});
+  expect_error(compile(file("model.nir"), {"--target", "aarch64-linux", "--features", "avx2"}),
+               {"--features", "avx2", "dotprod, i8mm, bf16"});
+  expect_nothing_written();
+  ASSERT_EQ(compile(file("model.nir"), {"--target", "aarch64-linux", "--features", "dotprod"},
+                    "arm.nimble")
+                .code,
+            0);
+  const Ran inspected = run({"nimble-inspect", file("arm.nimble")});
+  EXPECT_NE(inspected.out.find("aarch64-dotprod"), std::string::npos) << inspected.out;
+  const std::vector<std::string> command = {"nimble-run", file("arm.nimble"), "-i", "x=ones:1x4",
+                                            "-i",         "m=ones:1"};
+  expect_error(run(command),
+               {file("arm.nimble"), "native code is for aarch64-dotprod", "x86-64", "--no-native"});
+  std::vector<std::string> portable = command;
+  portable.push_back("--no-native");
+  EXPECT_EQ(run(portable).code, 0);
+}
+
+// Whose records serve a target that this machine is not of: where the database has several such
+// machines, the user says.
+TEST_F(BadInput, RecordsOfAnotherArchitecture) {
+  if (host_architecture() != CpuArchitecture::kX86_64) GTEST_SKIP() << "it is this machine's";
+  const auto board = [](const char* name, const char* isa) {
+    db::Hardware h;
+    h.vendor = "ARM";
+    h.model_name = name;
+    h.isa = isa;
+    return h;
+  };
+  const auto store = db::Store::open(file("boards.db"));
+  const std::vector<std::string> dotprod = {"--target", "aarch64-linux", "--features",
+                                            "dotprod",  "--db",          file("boards.db")};
+  const auto compiles = [&](const std::vector<std::string>& arguments) {
+    const Ran r = compile(file("model.nir"), arguments, "arm.nimble");
+    EXPECT_EQ(r.code, 0) << r.error;
+    EXPECT_NE(r.out.find("no tuning record"), std::string::npos) << r.out;
+  };
+  compiles(dotprod);  // no such machine
+  store->put(board("Cortex-A76", "aarch64+asimddp"));
+  store->put(board("Cortex-A72", "aarch64"));
+  compiles(dotprod);
+  store->put(board("Neoverse-N1", "aarch64+asimddp"));
+  expect_error(compile(file("model.nir"), dotprod),
+               {"aarch64-dotprod", "--hardware", "Cortex-A76", "Neoverse-N1"});
+  std::vector<std::string> named = dotprod;
+  named.insert(named.end(), {"--hardware", "Neoverse-N1"});
+  compiles(named);
 }
 
 TEST_F(BadInput, PortableFormsAreOptional) {

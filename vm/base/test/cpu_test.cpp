@@ -51,7 +51,8 @@ TEST(CpuTest, LevelsAboveThePsabis) {
   CpuInfo cpu = strong_cpu();
   cpu.level = "x86-64-v4-amx";
   cpu.features.insert(cpu.features.begin() + 3, "avx512_bf16");
-  for (const std::string_view level : cpu_levels()) EXPECT_TRUE(cpu.has(level)) << level;
+  for (const std::string_view level : cpu_levels(CpuArchitecture::kX86_64))
+    EXPECT_TRUE(cpu.has(level)) << level;
   EXPECT_FALSE(strong_cpu().has("x86-64-v4-vnni")) << "the level decides, not a feature";
   const CpuInfo bf16 = limited_to_level(cpu, "x86-64-v4-bf16");
   EXPECT_TRUE(bf16.has("avx512bf16"));
@@ -63,10 +64,32 @@ TEST(CpuTest, LevelsAboveThePsabis) {
   const CpuInfo v4 = limited_to_level(cpu, "x86-64-v4");
   EXPECT_FALSE(v4.has("avx512vnni") || v4.has("amx_tile"));
   EXPECT_TRUE(v4.has("avx512f"));
-  EXPECT_EQ(psabi_level("x86-64-v4-amx"), "x86-64-v4");
-  EXPECT_EQ(psabi_level("x86-64-v4-bf16"), "x86-64-v4");
-  EXPECT_EQ(psabi_level("x86-64-v3"), "x86-64-v3");
-  EXPECT_EQ(psabi_level("generic"), "generic");
+  EXPECT_EQ(named_level("x86-64-v4-amx"), "x86-64-v4");
+  EXPECT_EQ(named_level("x86-64-v4-bf16"), "x86-64-v4");
+  EXPECT_EQ(named_level("x86-64-v3"), "x86-64-v3");
+  EXPECT_EQ(named_level("generic"), "generic");
+}
+
+TEST(CpuTest, LevelsOfAArch64) {
+  CpuInfo cpu;
+  cpu.level = "aarch64-bf16";
+  cpu.features = {"asimd", "asimddp", "asimdhp", "bf16", "fp", "i8mm"};
+  for (const std::string_view level : cpu_levels(CpuArchitecture::kAArch64))
+    EXPECT_TRUE(cpu.has(level)) << level;
+  for (const std::string_view level : cpu_levels(CpuArchitecture::kX86_64)) {
+    EXPECT_FALSE(cpu.has(level)) << level;
+    EXPECT_EQ(architecture_of_level(level), CpuArchitecture::kX86_64);
+  }
+  EXPECT_EQ(architecture_of_level("aarch64-i8mm"), CpuArchitecture::kAArch64);
+  EXPECT_EQ(architecture_of_level("generic"), std::nullopt);
+  // LLVM's names, which images have.
+  EXPECT_TRUE(cpu.has("fp-armv8") && cpu.has("neon") && cpu.has("dotprod"));
+  const CpuInfo dotprod = limited_to_level(cpu, "aarch64-dotprod");
+  EXPECT_TRUE(dotprod.has("dotprod") && dotprod.has("aarch64"));
+  EXPECT_FALSE(dotprod.has("i8mm") || dotprod.has("bf16") || dotprod.has("aarch64-i8mm"));
+  EXPECT_EQ(dotprod.features, (std::vector<std::string>{"asimd", "asimddp", "asimdhp", "fp"}));
+  EXPECT_EQ(named_level("aarch64-bf16"), "aarch64");
+  EXPECT_THROW(limited_to_level(cpu, "x86-64-v3"), Error) << "of another architecture";
 }
 
 TEST(CpuTest, WhatCodeMayUseInShort) {
@@ -129,6 +152,9 @@ TEST(CpuTest, TheHostIsPlausible) {
   EXPECT_EQ(cpu.has("fma"), __builtin_cpu_supports("fma") != 0);
   EXPECT_TRUE(cpu.has("x86-64"));
   EXPECT_FALSE(cpu.vendor.empty());
+#elif defined(__aarch64__)
+  EXPECT_TRUE(cpu.has("aarch64") && cpu.has("neon"));
+  EXPECT_FALSE(cpu.has("x86-64"));
 #endif
 }
 

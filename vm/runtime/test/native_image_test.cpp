@@ -1,12 +1,15 @@
 #include "vm/runtime/native_image.h"
 
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <random>
 
+#include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/kernel_abi.h"
@@ -71,9 +74,43 @@ TEST(NativeImage, RefusesWhatKernelsMustNotHave) {
 TEST(NativeImage, RefusesOtherFiles) {
   EXPECT_THAT(failure(std::vector<uint8_t>(100)), HasSubstr("not an ELF file"));
   EXPECT_THAT(failure({}), HasSubstr("ends early"));
-  auto elf = fixture("good");
-  elf[18] = 0xb7;  // AArch64
-  EXPECT_THAT(failure(elf), HasSubstr("not for x86-64"));
+}
+
+// The error says what the file has and what this machine is.
+TEST(NativeImage, RefusesOtherMachines) {
+  const auto good = fixture("good");
+  const auto of_machine = [&](uint16_t number) {
+    auto elf = good;
+    std::memcpy(&elf[offsetof(Elf64_Ehdr, e_machine)], &number, sizeof number);
+    return failure(elf);
+  };
+  if (host_architecture() == CpuArchitecture::kX86_64)
+    EXPECT_THAT(of_machine(EM_AARCH64),
+                HasSubstr("its machine is aarch64, and this one is x86-64"));
+  if (host_architecture() == CpuArchitecture::kAArch64)
+    EXPECT_THAT(of_machine(EM_X86_64), HasSubstr("its machine is x86-64, and this one is aarch64"));
+  EXPECT_THAT(of_machine(EM_RISCV), HasSubstr("its machine is number 243 of ELF"));
+  auto big_endian = good;
+  big_endian[EI_DATA] = ELFDATA2MSB;
+  EXPECT_THAT(failure(big_endian), HasSubstr("little-endian"));
+}
+
+// Pages of 64 KiB on a machine with smaller ones: segments have pages of their own, or there is an
+// error that says why not.
+TEST(NativeImage, TakesLargerPagesThanTheSystems) {
+  constexpr uint64_t kLarge = 65536;
+  const auto image = NativeImage::load(fixture("large-pages"), "m", kLarge);
+  run_scale(*image, 10, 2.0f);
+  EXPECT_EQ(image->mapped_bytes() % kLarge, 0u);
+  EXPECT_GT(image->mapped_bytes(), kLarge);
+  EXPECT_NO_THROW(NativeImage::load(fixture("large-pages"), "m"));
+  try {
+    NativeImage::load(fixture("small-pages"), "m.nimble", kLarge);
+    FAIL() << "its segments share pages";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kIncompatible);
+    EXPECT_THAT(e.what(), HasSubstr("share pages, which have 65536 bytes here"));
+  }
 }
 
 // Damage may go unnoticed here (checksums are the file's business) but must not crash the loader.

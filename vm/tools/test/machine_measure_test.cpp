@@ -43,7 +43,8 @@ TEST(CpusToUse, AreDistinctAndAtLeastOne) {
 
 // Each loop runs with the instructions that the CPU has, at each level that it can be limited to.
 TEST(Loops, RunAtEachLevelOfTheMachine) {
-  for (const std::string_view level : cpu_levels()) {
+  for (const std::string_view level :
+       cpu_levels(host_architecture().value_or(CpuArchitecture::kX86_64))) {
     const CpuInfo cpu = limited_to_level(host_cpu(), level);
     std::set<std::string> types;
     for (const ComputeLoop& loop : compute_loops(cpu)) {

@@ -16,8 +16,9 @@ using namespace kir;         // NOLINT
 using namespace kir::build;  // NOLINT
 using kir::testing::KernelBuilder;
 
-// C[rows][vectors * lanes] = A[rows][K] * B[K][vectors * lanes], all of C in registers.
-Function tile(int rows, int vectors, int lanes) {
+// C[rows][vectors * lanes] = A[rows][K] * B[K][vectors * lanes], all of C in registers; so many
+// steps of K, which divide it, are one iteration.
+Function tile(int rows, int vectors, int lanes, int steps = 1) {
   KernelBuilder b("tile");
   const Dim depth = b.symbol("K"), k = Dim::symbol("k"), i = Dim::symbol("i"), j = Dim::symbol("j");
   const int width = vectors * lanes;
@@ -28,15 +29,17 @@ Function tile(int rows, int vectors, int lanes) {
   const auto unroll = [](const std::string& v, int n, StmtRef s) {
     return loop(LoopKind::kUnroll, v, 0, n, std::move(s));
   };
-  const Dim at = i * vectors + j;
+  const Dim at = i * vectors + j, step = k * steps + Dim::symbol("u");
   return b.body(
       {unroll("i", rows, unroll("j", vectors, set_reg(acc, at, f32(0, lanes)))),
-       loop(LoopKind::kSerial, "k", 0, depth,
-            unroll("i", rows,
-                   unroll("j", vectors,
-                          set_reg(acc, at,
-                                  fma(load_strided(a, i * 768 + k, 0, lanes),
-                                      load(packed, k * width + j * lanes, lanes), reg(acc, at)))))),
+       loop(LoopKind::kSerial, "k", 0, ir::floordiv(depth, steps),
+            unroll("u", steps,
+                   unroll("i", rows,
+                          unroll("j", vectors,
+                                 set_reg(acc, at,
+                                         fma(load_strided(a, i * 768 + step, 0, lanes),
+                                             load(packed, step * width + j * lanes, lanes),
+                                             reg(acc, at))))))),
        unroll("i", rows, unroll("j", vectors, store(c, i * width + j * lanes, reg(acc, at))))});
 }
 
@@ -122,6 +125,7 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"tile-8x3x16", [] { return tile(8, 3, 16); }},
     {"tile-6x2x8", [] { return tile(6, 2, 8); }},
     {"tile-4x2x4", [] { return tile(4, 2, 4); }},
+    {"tile-7x3x4-by-4", [] { return tile(7, 3, 4, 4); }},
     {"masked", [] { return masked([](ValueRef x) { return x; }); }},
     {"bf16", [] { return masked([](ValueRef x) { return cast(DType::kF32, x); }, DType::kBF16); }},
     {"mac", [] { return masked([](ValueRef x) { return add(mul(x, x), x); }); }},

@@ -9,7 +9,8 @@
 //
 // Threads run one after another up to each barrier, in the order of their numbers, so runs are
 // deterministic. f32 operations round as the machine's do; min, max, casts, shifts and divisions
-// follow kernel_ir.h. Speed: some tens of millions of lane operations a second.
+// follow kernel_ir.h. An unrolled loop runs as a loop: what unroll.h makes of it is compared with
+// that. Speed: some tens of millions of lane operations a second.
 #pragma once
 
 #include <cstddef>

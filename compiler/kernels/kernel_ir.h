@@ -32,8 +32,8 @@
 // condition that depends on `thread` encloses them. Such a function's checks obey the same rule,
 // since a failed check leaves the function.
 //
-// Its printer is compiler/codegen/llvm, which refuses what its machine lacks (LoopKind::kGrid on a
-// CPU, …), and compiler/codegen/portable.
+// Its printers are compiler/codegen/llvm and compiler/codegen/portable. They print what unroll.h
+// leaves, and refuse what their machine lacks (LoopKind::kGrid on a CPU, …).
 #pragma once
 
 #include <cstdint>
@@ -207,7 +207,7 @@ enum class StmtKind {
 
 enum class LoopKind {
   kSerial,
-  kUnroll,  // extent must be a constant; the body is copied
+  kUnroll,  // extent must be a constant; the body is copied (unroll.h)
   kThread,  // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
   kGrid,
   kBlock,

@@ -41,6 +41,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "compiler/ir/builder.h"
@@ -57,6 +58,7 @@ namespace {
 using ir::Atom;
 using ir::Binding;
 using ir::Block;
+using ir::Dim;
 using ir::Expr;
 using ir::ExprKind;
 using ir::FusionKind;
@@ -280,10 +282,30 @@ class BlockFusion {
       return c.kind <= FusionKind::kInjective &&
              ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
              made->dims == read->dims;
-    bool larger =
-        dims_.less_equal(ir::element_count(read), ir::element_count(made)) != ir::Proof::kYes;
-    return !larger || std::all_of(p.members.begin(), p.members.end(),
-                                  [&](size_t m) { return is_cheap(*ir::find_op(expr(m).op)); });
+    return std::all_of(p.members.begin(), p.members.end(),
+                       [&](size_t m) { return is_cheap(*ir::find_op(expr(m).op)); }) ||
+           !has_more_elements(c, reader, made);
+  }
+
+  // Whether a member of c, `reader` or what depends on it, has more elements than `made`. (What
+  // stands behind the reader has joined it already where edges are not taken in their order.)
+  bool has_more_elements(const Group& c, size_t reader, const ir::Type& made) const {
+    const Dim elements = ir::element_count(made);
+    std::set<const Var*> dependent;
+    for (const size_t m : c.members) {
+      bool depends = m == reader;
+      if (!dependent.empty())
+        visit_atoms(expr(m), [&](const Atom& a) {
+          depends |= a.is_var() && dependent.contains(a.var.get());
+        });
+      if (!depends) continue;
+      const VarRef& v = block_.bindings[m].var;
+      if (v->type->kind != ir::TypeKind::kTensor ||
+          dims_.less_equal(ir::element_count(v->type), elements) != ir::Proof::kYes)
+        return true;
+      dependent.insert(v.get());
+    }
+    return false;
   }
 
   bool served(const Group& g) const {

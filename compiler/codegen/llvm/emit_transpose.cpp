@@ -87,12 +87,14 @@ size_t Emitter::transpose(const std::vector<kir::StmtRef>& body, size_t from) {
     Vectors part;
     for (int u = 0; u < units; ++u) part.push_back(rows[u * unit + j]);
     part = transposed(b_, std::move(part), lanes, lanes, unit);
-    for (int u = 0; u < units; ++u) {
-      const Dim& to = body[from + static_cast<size_t>(u * unit + j)]->index;
-      annotate(
-          b_.CreateAlignedStore(part[u], address(*store.buffer, to), alignment(*store.buffer, to)),
-          *store.buffer, false);
-    }
+    for (int u = 0; u < units; ++u) rows[u * unit + j] = part[u];
+  }
+  // In the statements' order: places may overlap, and then the last store counts.
+  for (int i = 0; i < lanes; ++i) {
+    const Dim& to = body[from + static_cast<size_t>(i)]->index;
+    annotate(
+        b_.CreateAlignedStore(rows[i], address(*store.buffer, to), alignment(*store.buffer, to)),
+        *store.buffer, false);
   }
   return static_cast<size_t>(lanes);
 }

@@ -328,7 +328,8 @@ TEST(Native, StridedAccess) {
   }
 }
 
-// Square blocks, which machine code transposes in registers, and what only looks like them.
+// Square blocks, which machine code transposes in registers, what only looks like them, and one
+// whose columns are stored over each other.
 TEST(Native, SquareBlocksAreTransposed) {
   for (DType t : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBF16})
     for (const int lanes : {2, 4, 8, 16, 32}) {
@@ -339,14 +340,15 @@ TEST(Native, SquareBlocksAreTransposed) {
       auto y = k.out("y", t, m * lanes);
       auto z = k.out("z", t, m * lanes);
       auto w = k.out("w", t, m * lanes);
-      const auto copy = [&](const BufferRef& to, const Dim& column, int count) {
+      auto v = k.out("v", t, m * lanes);
+      const auto copy = [&](const BufferRef& to, const Dim& column, int count, int pitch) {
         return loop(LoopKind::kSerial, "j", 0, columns,
                     loop(LoopKind::kUnroll, "i", 0, count,
-                         store(to, (j + i) * lanes, load_strided(x, column, m, lanes))),
+                         store(to, (j + i) * pitch, load_strided(x, column, m, lanes))),
                     lanes);
       };
-      const Function f =
-          k.body({copy(y, j + i, lanes), copy(z, j + i, lanes - 1), copy(w, j + i * 2, lanes)});
+      const Function f = k.body({copy(y, j + i, lanes, lanes), copy(z, j + i, lanes - 1, lanes),
+                                 copy(w, j + i * 2, lanes, lanes), copy(v, j + i, lanes, 1)});
       ASSERT_EQ(verify(f), "");
       std::mt19937_64 random(10);
       for (const std::string& level : runnable_levels()) {
@@ -354,11 +356,11 @@ TEST(Native, SquareBlocksAreTransposed) {
         for (const int64_t size : {64, 67, 129}) {
           const size_t count = static_cast<size_t>(size) * lanes;
           auto in = random_elements(t, count, random);
-          std::vector<std::byte> got[3], want[3];
-          for (int o = 0; o < 3; ++o) want[o] = got[o] = std::vector<std::byte>(in.size());
-          EXPECT_EQ(native.run({in, got[0], got[1], got[2]}, {size}), 0);
-          EXPECT_EQ(Interpreter(f).run({{in, want[0], want[1], want[2]}}, {{size}}), 0);
-          for (int o = 0; o < 3; ++o)
+          std::vector<std::byte> got[4], want[4];
+          for (int o = 0; o < 4; ++o) want[o] = got[o] = std::vector<std::byte>(in.size());
+          EXPECT_EQ(native.run({in, got[0], got[1], got[2], got[3]}, {size}), 0);
+          EXPECT_EQ(Interpreter(f).run({{in, want[0], want[1], want[2], want[3]}}, {{size}}), 0);
+          for (int o = 0; o < 4; ++o)
             expect_same(t, got[o], want[o], fmt::format("{} {} {}", level, lanes, o));
         }
       }

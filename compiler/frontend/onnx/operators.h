@@ -38,7 +38,7 @@ Value convolution(NodeContext& c, const Value& x, const Value& w, const std::opt
 // LSTM, GRU or RNN with any weights, activations and lengths.
 Values recurrent_layer(NodeContext& c);
 
-// The node's convolution, without its bias, or a product, of inputs 0 and 1 where both were
+// The node's convolution, or a product without a bias, of inputs 0 and 1 where both were
 // dequantised and their bytes make the faster way: f32. Nothing where that is not so.
 std::optional<Value> quantised_convolution(NodeContext& c);
 std::optional<Value> quantised_product(NodeContext& c, bool transpose_b);

@@ -105,9 +105,7 @@ std::optional<Values> moved_bytes(NodeContext& c, Rule rule) {
   Values out = rule(of_bytes);
   for (Value& v : out)
     if (v.type->kind == ir::TypeKind::kTensor && v.dtype() == from->values.dtype())
-      v = dequantised(c,
-                      {v, c.g.reshape(from->scale, {}),
-                       from->zero ? std::optional(c.g.reshape(*from->zero, {})) : std::nullopt, 0});
+      v = dequantised(c, {v, from->scale, from->zero, 0});
   return out;
 }
 

@@ -1,5 +1,6 @@
 // Quantised models against what the ONNX standard makes of them, and what ONNX Runtime does
 // (record_quantised.py).
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -151,6 +152,30 @@ TEST(OnnxQuantisedProducts, MovesTakeBytes) {
     }
     EXPECT_EQ(quantised, 1) << name << ": the input alone";
     EXPECT_EQ(pooled, 1) << name;
+  }
+}
+
+// A scale may be a vector of one number, which stays the constant that it is.
+TEST(OnnxQuantisedProducts, MovesTakeBytesWhoseScaleIsAVector) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}}) {
+    proto::GraphParts g;
+    g.nodes = {proto::node("QuantizeLinear", {"x", "s"}, {"q"}),
+               proto::node("DequantizeLinear", {"q", "s"}, {"a"}),
+               proto::node("Flatten", {"a"}, {"f"}),
+               proto::node("QuantizeLinear", {"f", "s"}, {"y"})};
+    g.inputs = {proto::value("x", {"2", "2", "1"})};
+    g.initialisers = {proto::tensor("s", shape, std::vector<float>{0.5})};
+    g.outputs = {proto::value("y", {"2", "2"}, 2)};
+    Scratch scratch;
+    scratch.write("m.onnx", proto::model(g));
+    const ir::Module m = import_model(scratch.path("m.onnx"));
+    const ir::Block& body = *m.find("main")->body;
+    EXPECT_EQ(std::count_if(body.bindings.begin(), body.bindings.end(),
+                            [](const ir::Binding& b) { return b.value->op == "div"; }),
+              1)
+        << shape.size();
+    const Arrays inputs = {{"x", array_of({2, 2, 1}, std::vector<float>{1, 3, 300, -1})}};
+    EXPECT_EQ(numbers(run_reference(m, inputs).at("y")), (std::vector<double>{2, 6, 255, 0}));
   }
 }
 

@@ -84,6 +84,7 @@ class ModuleInference : public Signatures {
                   fmt::format("write fn @{}(…) -> TYPE", name)};
     }
     out.result = substitute(s.original->result_type, s.refinements);
+    s.called_early = true;
     return out;
   }
 
@@ -95,8 +96,10 @@ class ModuleInference : public Signatures {
     std::vector<Type> parameter_types;  // as refined so far
     std::map<std::string, Dim> refinements;
     std::vector<Fault> faults;
+    bool called_early = false;  // while busy: callers saw the declared result
   };
 
+  void forget_since(size_t done);
   void check_data(const DataType& d);
   bool enter(const std::string& name, State& s);
   void finish(const std::string& name);
@@ -171,6 +174,32 @@ bool ModuleInference::enter(const std::string& name, State& s) {
   return s.faults.empty();
 }
 
+// Functions that were inferred meanwhile may call one that is busy: they saw its old signature.
+void ModuleInference::forget_since(size_t done) {
+  for (; done_.size() > done; done_.pop_back()) {
+    State& stale = states_[done_.back()];
+    const FunctionRef original = stale.original;
+    stale = State{};
+    stale.original = original;
+  }
+}
+
+// `declared` with what was inferred in place of each `?`, if parameters alone decide that.
+Type without_any(const Type& declared, const Type& inferred, const std::set<std::string>& symbols) {
+  if (!declared || !inferred || declared->kind != TypeKind::kTensor ||
+      inferred->kind != TypeKind::kTensor || declared->dims.size() != inferred->dims.size())
+    return declared;
+  auto node = std::make_shared<TypeNode>(*declared);
+  for (size_t i = 0; i < node->dims.size(); ++i) {
+    const Dim& d = inferred->dims[i];
+    const std::set<std::string> own = d.symbols();
+    if (node->dims[i].is_any() && !d.is_any() &&
+        std::includes(symbols.begin(), symbols.end(), own.begin(), own.end()))
+      node->dims[i] = d;
+  }
+  return node;
+}
+
 void ModuleInference::finish(const std::string& name) {
   State& s = states_.at(name);
   if (s.phase == Phase::kDone) return;
@@ -183,19 +212,23 @@ void ModuleInference::finish(const std::string& name) {
     try {
       s.result = inference.run(*s.original, s.parameter_types);
       s.faults = inference.faults();
-      break;
+      if (!s.called_early || !s.faults.empty()) break;
+      // Calls of itself saw a `?` that was none: they see what it is. Each round leaves fewer.
+      std::set<std::string> symbols;
+      for (const Type& t : s.parameter_types) symbols_of(t, symbols);
+      const Type& declared = s.original->result_type;
+      const Type known = without_any(declared, s.result->result_type, symbols);
+      if (str(known) == str(declared)) break;
+      auto original = std::make_shared<Function>(*s.original);
+      original->result_type = known;
+      s.original = std::move(original);
+      forget_since(done_before);
     } catch (const Refinement& r) {
       const std::map<std::string, Dim> step = {{r.symbol, r.value}};
       for (Type& t : s.parameter_types) t = substitute(t, step);
       for (auto& [symbol, value] : s.refinements) value = value.substitute(step);
       s.refinements[r.symbol] = r.value;
-      // Functions that were inferred meanwhile may call this one: they saw its old signature.
-      for (; done_.size() > done_before; done_.pop_back()) {
-        State& stale = states_[done_.back()];
-        const FunctionRef original = stale.original;
-        stale = State{};
-        stale.original = original;
-      }
+      forget_since(done_before);
     }
   }
   s.phase = Phase::kDone;

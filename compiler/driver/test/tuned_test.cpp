@@ -320,7 +320,7 @@ TEST_F(Tuned, ATunedProgramComputesTheSame) {
     CompileReport report;
     auto model = load(driver::compile(m, options, &report));
     EXPECT_TRUE(std::any_of(report.kernels.begin(), report.kernels.end(), [](const auto& k) {
-      return k.outcome == tuned::Lookup::Outcome::kTuned && k.implementations >= 5;
+      return k.outcome == tuned::Lookup::Outcome::kTuned && k.implementations >= 3;
     }));
     rt::SessionOptions session_options;
     session_options.threads = threads;

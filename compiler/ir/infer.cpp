@@ -184,19 +184,19 @@ void ModuleInference::forget_since(size_t done) {
   }
 }
 
-// `declared` with what was inferred in place of each `?`, if parameters alone decide that.
-Type without_any(const Type& declared, const Type& inferred, const std::set<std::string>& symbols) {
+// `declared` with what was inferred in place of each dim that it leaves open, a `?` or a symbol
+// that no parameter binds, if parameters alone decide that.
+Type without_open(const Type& declared, const Type& inferred, const std::set<std::string>& bound) {
   if (!declared || !inferred || declared->kind != TypeKind::kTensor ||
       inferred->kind != TypeKind::kTensor || declared->dims.size() != inferred->dims.size())
     return declared;
-  auto node = std::make_shared<TypeNode>(*declared);
-  for (size_t i = 0; i < node->dims.size(); ++i) {
-    const Dim& d = inferred->dims[i];
+  const auto is_open = [&](const Dim& d) {
     const std::set<std::string> own = d.symbols();
-    if (node->dims[i].is_any() && !d.is_any() &&
-        std::includes(symbols.begin(), symbols.end(), own.begin(), own.end()))
-      node->dims[i] = d;
-  }
+    return d.is_any() || !std::includes(bound.begin(), bound.end(), own.begin(), own.end());
+  };
+  auto node = std::make_shared<TypeNode>(*declared);
+  for (size_t i = 0; i < node->dims.size(); ++i)
+    if (is_open(node->dims[i]) && !is_open(inferred->dims[i])) node->dims[i] = inferred->dims[i];
   return node;
 }
 
@@ -213,11 +213,12 @@ void ModuleInference::finish(const std::string& name) {
       s.result = inference.run(*s.original, s.parameter_types);
       s.faults = inference.faults();
       if (!s.called_early || !s.faults.empty()) break;
-      // Calls of itself saw a `?` that was none: they see what it is. Each round leaves fewer.
+      // Its own calls saw open dims that are none: they see what these are. Each round leaves
+      // fewer.
       std::set<std::string> symbols;
       for (const Type& t : s.parameter_types) symbols_of(t, symbols);
       const Type& declared = s.original->result_type;
-      const Type known = without_any(declared, s.result->result_type, symbols);
+      const Type known = without_open(declared, s.result->result_type, symbols);
       if (str(known) == str(declared)) break;
       auto original = std::make_shared<Function>(*s.original);
       original->result_type = known;

@@ -286,6 +286,7 @@ class CampaignPlan {
   bool wants_search(size_t t) const;
   bool begins_size(size_t point) const;
   bool wants_cross(size_t t) const;
+  bool verifies_vendor(size_t t);
   std::optional<db::Uuid> judge_among(size_t task, const Fleet& fleet);
   CrossEvidence complete(size_t t, const std::map<size_t, Times>& at) const;
   CrossEvidence default_alone(size_t t) const;

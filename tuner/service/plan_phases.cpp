@@ -388,16 +388,19 @@ std::vector<std::pair<size_t, db::BothSides>> CampaignPlan::both_sides(size_t t)
 
 // ---- verification ---------------------------------------------------------------------------
 
+// Whether the vendor's routine is among those that are verified, or would be now.
+bool CampaignPlan::verifies_vendor(size_t t) {
+  const std::optional<db::Hash>& vendor = spec_.tasks[t].vendor;
+  if (!vendor) return false;
+  const std::vector<db::Hash>& finalists =
+      tasks_[t].phase == Phase::kVerify ? tasks_[t].finalists : finalists_of(t);
+  return std::ranges::find(finalists, *vendor) != finalists.end();
+}
+
 // The machine that has least to verify; of several the fastest. Not one that lacks what a finalist
 // needs, if there is another.
 std::optional<db::Uuid> CampaignPlan::judge_among(size_t task, const Fleet& fleet) {
-  const std::optional<db::Hash>& vendor = spec_.tasks[task].vendor;
-  bool needs = false;
-  if (vendor) {
-    const std::vector<db::Hash>& finalists =
-        tasks_[task].phase == Phase::kVerify ? tasks_[task].finalists : finalists_of(task);
-    needs = std::ranges::find(finalists, *vendor) != finalists.end();
-  }
+  const bool needs = verifies_vendor(task);
   std::map<db::Uuid, int> busy;
   for (const Task& t : tasks_)
     if (t.judge && t.phase == Phase::kVerify) ++busy[*t.judge];
@@ -500,6 +503,11 @@ void CampaignPlan::advance(size_t t, const Fleet& fleet) {
   if (task.phase == Phase::kVerify &&
       (!fleet.machines.contains(*task.judge) || machines_.set_aside(*task.judge)))
     if (const std::optional<db::Uuid> judge = judge_among(t, fleet)) enter_verify(t, judge);
+  // A judge that turns out to lack the vendor's library: another one, if it may have it.
+  if (task.phase == Phase::kVerify && lacking_.contains(*task.judge) && verifies_vendor(t))
+    if (const std::optional<db::Uuid> judge = judge_among(t, fleet);
+        judge && !lacking_.contains(*judge))
+      enter_verify(t, judge);
 }
 
 }  // namespace nimble::tuner::plan

@@ -2,7 +2,7 @@
 # alike, instead of once a file: they are nineteen twentieths of what a file has the compiler read.
 # nimble's own headers are not among them, so whoever changes one compiles what includes it. It is
 # off by default, because each file then sees headers that it forgot to include, and because a
-# compiler cache does not serve what was compiled so: for builds from nothing, .ci/run's.
+# compiler cache does not serve what was compiled so: for builds from nothing.
 
 set(NIMBLE_PRECOMPILED_HEADERS
     algorithm array atomic charconv chrono cmath condition_variable cstdint cstdlib cstring

@@ -3,6 +3,8 @@
 // of every group at once. No lane moves.
 #include "compiler/kernels/fragments.h"
 
+#include <algorithm>
+
 #include "vm/base/error.h"
 
 namespace nimble::kir {
@@ -85,6 +87,16 @@ std::span<const TileFragmentRow> all_tile_fragments() {
 
 const TileFragmentRow& tile_row_of(TileFragment f) {
   return kTileRows[static_cast<size_t>(f)];
+}
+
+bool has_instruction(const FragmentRow& row, const kernels::TargetInfo& target) {
+  return target.has(std::string(row.feature));
+}
+
+bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target) {
+  return std::ranges::any_of(kOtherwise, [&](const FragmentOtherwise& o) {
+    return o.id == row.id && target.has(std::string(o.feature));
+  });
 }
 
 ValueRef expand_dot(const Value& dot) {

@@ -2,8 +2,14 @@
 #pragma once
 
 #include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/target.h"
 
 namespace nimble::kir {
+
+// Whether a target has the row's own instruction.
+bool has_instruction(const FragmentRow& row, const kernels::TargetInfo& target);
+// Whether it has others for the row (NIMBLE_FRAGMENT_OTHERWISE).
+bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target);
 
 // What a kDot computes, in the order of its row, with a multiply-add for every factor. How far it
 // may differ from the row stands in Fragments.def.

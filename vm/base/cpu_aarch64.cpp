@@ -94,16 +94,10 @@ void detect_instructions(CpuInfo* cpu, bool) {
   for (const CoreName& c : kCores)
     if (c.maker == maker && c.part == part) cpu->model = c.name;
 
-  bool complete[kLevelCount + 1];
-  std::fill(std::begin(complete), std::end(complete), true);
-  for (const FeatureBit& f : kFeatures) {
-    if (::getauxval(f.word == 1 ? AT_HWCAP : AT_HWCAP2) >> f.bit & 1)
-      cpu->features.emplace_back(f.name);
-    else if (f.level > 0)
-      complete[f.level] = false;
-  }
-  int level = 0;
-  while (level < kLevelCount && complete[level + 1]) ++level;
+  const auto is_there = [](const FeatureBit& f) {
+    return (::getauxval(f.word == 1 ? AT_HWCAP : AT_HWCAP2) >> f.bit & 1) != 0;
+  };
+  const int level = take_features(kFeatures, kLevelCount, is_there, cpu);
   if (level > 0) cpu->level = kLevels[level - 1];
 }
 #else
@@ -117,10 +111,7 @@ int level_of_feature(std::string_view name) {
 }
 
 std::vector<std::string> features_of_level(int level) {
-  std::vector<std::string> out;
-  for (const FeatureBit& f : kFeatures)
-    if (f.level == level) out.emplace_back(f.name);
-  return out;
+  return features_of(kFeatures, level);
 }
 
 }  // namespace

@@ -27,6 +27,31 @@ struct CpuArchitectureTraits {
   void (*detect)(CpuInfo* cpu, bool tiles);
 };
 
+// Of a table of features, rows with `name` and `level` (the level that asks for it first, from 1;
+// 0: none does): the names that a level has first.
+template <typename Table>
+std::vector<std::string> features_of(const Table& table, int level) {
+  std::vector<std::string> out;
+  for (const auto& f : table)
+    if (f.level == level) out.emplace_back(f.name);
+  return out;
+}
+// Adds those that are there to the CPU's; the highest of `levels` levels of which none is missing.
+template <typename Table, typename Predicate>
+int take_features(const Table& table, int levels, const Predicate& is_there, CpuInfo* cpu) {
+  std::vector<bool> complete(static_cast<size_t>(levels) + 2, true);
+  complete.back() = false;
+  for (const auto& f : table) {
+    if (is_there(f))
+      cpu->features.emplace_back(f.name);
+    else if (f.level > 0)
+      complete[static_cast<size_t>(f.level)] = false;
+  }
+  int level = 0;
+  while (complete[static_cast<size_t>(level) + 1]) ++level;
+  return level;
+}
+
 const CpuArchitectureTraits& x86_64_cpus();
 const CpuArchitectureTraits& aarch64_cpus();
 

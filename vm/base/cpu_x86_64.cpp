@@ -114,19 +114,10 @@ void detect_instructions(CpuInfo* cpu, bool tiles) {
 
   uint64_t saved = saved_register_files();
   if (!tiles) saved &= ~kAmx;
-  bool complete[kLevelCount + 1];
-  std::fill(std::begin(complete), std::end(complete), true);
-  for (const FeatureBit& f : kFeatures) {
-    const bool there =
-        (cpuid(f.leaf, f.subleaf).of(f.reg) >> f.bit & 1) && (saved & f.xcr0) == f.xcr0;
-    if (there)
-      cpu->features.emplace_back(f.name);
-    else if (f.level > 0)
-      complete[f.level] = false;
-  }
-  int level = 1;
-  while (level < kLevelCount && complete[level + 1]) ++level;
-  cpu->level = kLevels[level - 1];
+  const auto is_there = [&](const FeatureBit& f) {
+    return (cpuid(f.leaf, f.subleaf).of(f.reg) >> f.bit & 1) && (saved & f.xcr0) == f.xcr0;
+  };
+  cpu->level = kLevels[take_features(kFeatures, kLevelCount, is_there, cpu) - 1];
 }
 #else
 TileRegisters ask_for_tiles() {
@@ -143,10 +134,7 @@ int level_of_feature(std::string_view name) {
 }
 
 std::vector<std::string> features_of_level(int level) {
-  std::vector<std::string> out;
-  for (const FeatureBit& f : kFeatures)
-    if (f.level == level) out.emplace_back(f.name);
-  return out;
+  return features_of(kFeatures, level);
 }
 
 }  // namespace

@@ -52,16 +52,10 @@ int widest_words(const kernels::TargetInfo& target) {
   return target.has("avx512bw") ? 512 : target.has("avx2") ? 256 : target.has("ssse3") ? 128 : 0;
 }
 
-bool has_otherwise(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
-  return std::ranges::any_of(kir::all_fragments_otherwise(), [&](const kir::FragmentOtherwise& o) {
-    return o.id == row.id && target.has(std::string(o.feature));
-  });
-}
-
 // The widest sums that there is a way for; 0: only the expansion.
 int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
-  if (target.has(std::string(row.feature))) return 512;
-  if (has_otherwise(row, target)) return kNarrowest;
+  if (kir::has_instruction(row, target)) return 512;
+  if (kir::has_otherwise(row, target)) return kNarrowest;
   return row.id == kir::Fragment::kBf16Pairs ? 0 : widest_words(target);
 }
 
@@ -122,8 +116,8 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                broadcast(c, factors, row.group * wide), broadcast(sum, lanes, wide), wide);
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
-  if (has_otherwise(row, target_)) return dot_by_neon(row.id, a, c, sum);
-  if (!target_.has(std::string(row.feature)))
+  if (kir::has_otherwise(row, target_)) return dot_by_neon(row.id, a, c, sum);
+  if (!kir::has_instruction(row, target_))
     return row.id == kir::Fragment::kS16Pairs
                ? b_.CreateAdd(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
                : dot_by_words(a, c, sum, bits);

@@ -65,9 +65,6 @@ using kir::ValueRef;
 
 namespace {
 
-constexpr const char* kWeightsStay = "weights";  // neighbouring items share their weights
-constexpr const char* kPixelsStay = "pixels";    // … or their pixels
-
 // A line of more tiles is several items': one line is all that a one-dimensional convolution has.
 constexpr int64_t kTilesOfLine = 16;
 
@@ -434,10 +431,7 @@ bool Conv2dNhwcTemplate::accepts(const Workload& w, const TargetInfo& t) const {
 std::vector<Knob> Conv2dNhwcTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
-  const int most = max_tile_rows(t, p->vectors);
-  Knob rows{"rows", {}, /*tile=*/true};
-  for (int64_t r : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28})
-    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
+  Knob rows = conv_rows_knob(t, p->vectors);
   // Steps over a tap's channels in a block; 0: no blocks.
   Knob channels{"c_block", {}};
   if (may_block(*p))

@@ -5,6 +5,7 @@
 #include "compiler/ir/op.h"
 #include "compiler/ir/shapes.h"
 #include "compiler/kernels/group.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
@@ -149,6 +150,14 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   if (p.sources.empty()) p.sources = {{p.image, all, 0, all}};
   p.windows = windows_of(e.attrs, {p.in[1], p.in[2]}, {p.out[1], p.out[2]}, taps);
   return p;
+}
+
+Knob conv_rows_knob(const TargetInfo& t, int64_t vectors) {
+  const int most = max_tile_rows(t, vectors);
+  Knob rows{"rows", {}, /*tile=*/true};
+  for (int64_t r : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28})
+    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
+  return rows;
 }
 
 }  // namespace nimble::kernels

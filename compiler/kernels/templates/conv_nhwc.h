@@ -53,4 +53,11 @@ struct ConvNhwc {
 // such images and slices side by side.
 std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts = false);
 
+// What the items of a convolution's loop share with their neighbours (the knob "order").
+inline constexpr const char* kWeightsStay = "weights";
+inline constexpr const char* kPixelsStay = "pixels";
+
+// The knob "rows": pixels of a register tile of so many vectors. Images' widths are multiples of 7.
+Knob conv_rows_knob(const TargetInfo& t, int64_t vectors);
+
 }  // namespace nimble::kernels

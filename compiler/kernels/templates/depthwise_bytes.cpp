@@ -29,6 +29,7 @@
 #include <functional>
 #include <map>
 
+#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -57,7 +58,8 @@ std::optional<ConvNhwc> analyse(const Workload& w) {
 
 // How a target multiplies: by a fragment, or element by element.
 std::optional<kir::Fragment> fragment_for(const TargetInfo& t) {
-  if (t.has("avx512vnni")) return kir::Fragment::kU8S8Quads;
+  const kir::FragmentRow& quads = kir::row_of(kir::Fragment::kU8S8Quads);
+  if (kir::has_instruction(quads, t) || kir::has_otherwise(quads, t)) return quads.id;
   if (t.has("ssse3")) return kir::Fragment::kS16Pairs;
   return {};
 }

@@ -49,9 +49,6 @@ using kir::ValueRef;
 
 namespace {
 
-constexpr const char* kWeightsStay = "weights";  // neighbouring items share their weights
-constexpr const char* kPixelsStay = "pixels";    // … or their tiles
-
 // A product's columns are output channels, k the input channels, a row is a tile of an image.
 struct WinogradConv : ConvNhwc, Panels {
   const ir::Winograd* form = nullptr;
@@ -468,10 +465,7 @@ bool WinogradTemplate::accepts(const Workload& w, const TargetInfo& t) const {
 std::vector<Knob> WinogradTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for winograd", w.key);
-  const int most = max_tile_rows(t, p->vectors);
-  Knob rows{"rows", {}, /*tile=*/true};
-  for (int64_t r : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 20, 24, 28})
-    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
+  Knob rows = conv_rows_knob(t, p->vectors);
   return {std::move(rows),
           int_knob("unroll", {1, 2, 4}),
           int_knob("block_rows", {8, 16, 32, 64, 128}),

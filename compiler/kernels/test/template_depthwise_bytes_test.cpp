@@ -246,7 +246,7 @@ TEST_P(DepthwiseBytes, AMissingTapIsSeen) {
 
 INSTANTIATE_TEST_SUITE_P(Levels, DepthwiseBytes,
                          ::testing::Values("portable", "x86-64-v2", "x86-64-v3", "x86-64-v4",
-                                           "x86-64-v4-vnni", "x86-64-v4-amx"),
+                                           "x86-64-v4-vnni", "x86-64-v4-amx", "aarch64-dotprod"),
                          [](const auto& p) {
                            std::string name = p.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -218,6 +218,16 @@ ValueRef extract(ValueRef vector, int lane) {
   return v;
 }
 
+ValueRef shuffle(ValueRef a, const Dim& lane) {
+  auto v = std::make_shared<Value>();
+  v->kind = ValueKind::kShuffle;
+  v->dtype = a->dtype;
+  v->lanes = a->lanes;
+  v->operands = {std::move(a)};
+  v->index = lane;
+  return v;
+}
+
 ValueRef dot(Fragment f, ValueRef a, ValueRef b, ValueRef sum) {
   const FragmentRow& row = row_of(f);
   NIMBLE_CHECK(a->dtype == row.a && b->dtype == row.b && sum->dtype == row.sum,
@@ -309,8 +319,10 @@ StmtRef prefetch(BufferRef b, const Dim& index, int locality, bool for_write) {
   return s;
 }
 
-StmtRef barrier() {
-  return make(StmtKind::kBarrier);
+StmtRef barrier(Together who) {
+  auto s = make(StmtKind::kBarrier);
+  s->together = who;
+  return s;
 }
 
 StmtRef check(Condition c, const std::string& message) {
@@ -365,6 +377,53 @@ StmtRef tile_dot(TileFragment f, BufferRef sum, const Dim& s, BufferRef a, const
   stmt->tile_fragment = f;
   stmt->tiles = {{std::move(sum), s}, {std::move(a), i}, {std::move(b), j}};
   return stmt;
+}
+
+StmtRef warp_dot(WarpFragment f, BufferRef sum, const Dim& s, BufferRef a, const Dim& i,
+                 BufferRef b, const Dim& j) {
+  const WarpFragmentRow& row = warp_row_of(f);
+  NIMBLE_CHECK(a->dtype == row.a && b->dtype == row.b && sum->dtype == row.sum,
+               "{} of {}, {} and {}", row.name, nimble::name_of(a->dtype),
+               nimble::name_of(b->dtype), nimble::name_of(sum->dtype));
+  auto stmt = make(StmtKind::kWarpDot);
+  stmt->warp_fragment = f;
+  stmt->tiles = {{std::move(sum), s}, {std::move(a), i}, {std::move(b), j}};
+  return stmt;
+}
+
+StmtRef warp_load(BufferRef registers, const Dim& number, int matrices, BufferRef shared,
+                  const Dim& index, bool transposed) {
+  same_type(*registers, *shared);
+  auto s = make(StmtKind::kWarpLoad);
+  s->tiles = {{std::move(registers), number}};
+  s->count = matrices;
+  s->buffer = std::move(shared);
+  s->index = index;
+  s->transposed = transposed;
+  return s;
+}
+
+StmtRef async_copy(BufferRef shared, const Dim& to, BufferRef global, const Dim& from, int lanes,
+                   std::optional<Dim> valid) {
+  same_type(*shared, *global);
+  auto s = make(StmtKind::kAsyncCopy);
+  s->to_buffer = std::move(shared);
+  s->to_index = to;
+  s->buffer = std::move(global);
+  s->index = from;
+  s->lanes = lanes;
+  s->valid = std::move(valid);
+  return s;
+}
+
+StmtRef async_commit() {
+  return make(StmtKind::kAsyncCommit);
+}
+
+StmtRef async_wait(int pending) {
+  auto s = make(StmtKind::kAsyncWait);
+  s->count = pending;
+  return s;
 }
 
 Condition lt(const Dim& a, const Dim& b) {

@@ -88,11 +88,17 @@ std::string_view name_of(LoopKind kind) {
       return "unroll";
     case LoopKind::kThread:
       return "thread";
-    case LoopKind::kGrid:
-      return "grid";
-    case LoopKind::kBlock:
+  }
+  NIMBLE_UNREACHABLE();
+}
+
+std::string_view name_of(Together who) {
+  switch (who) {
+    case Together::kRegion:
+      return "region";
+    case Together::kBlock:
       return "block";
-    case LoopKind::kWarp:
+    case Together::kWarp:
       return "warp";
   }
   NIMBLE_UNREACHABLE();
@@ -148,6 +154,34 @@ Dim scratch_bytes(const Function& f) {
   for (const BufferRef& b : f.registers)
     if (b->scope == Scope::kTile) sum = sum + total(block_of(*b));
   return sum;
+}
+
+namespace {
+
+constexpr int64_t kSharedAlignment = 128;
+
+int64_t shared_end(int64_t begin, const Buffer& b) {
+  const auto extent = b.extent.as_constant();
+  NIMBLE_CHECK(extent, "shared buffer {} of {} elements", b.name, b.extent.str());
+  const int64_t bytes = *extent * static_cast<int64_t>(size_of(b.dtype));
+  return begin + (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+}
+
+}  // namespace
+
+int64_t shared_bytes(const Function& f) {
+  int64_t end = 0;
+  for (const BufferRef& b : f.shared) end = shared_end(end, *b);
+  return end;
+}
+
+int64_t shared_place(const Function& f, const Buffer& buffer) {
+  int64_t begin = 0;
+  for (const BufferRef& b : f.shared) {
+    if (b.get() == &buffer) return begin;
+    begin = shared_end(begin, *b);
+  }
+  NIMBLE_UNREACHABLE("buffer {} is not a shared buffer of {}", buffer.name, f.name);
 }
 
 ScratchPlace scratch_place(const Function& f, const Buffer& buffer) {

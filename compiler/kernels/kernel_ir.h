@@ -27,15 +27,23 @@
 //   kMin, kMax   a < b ? a : b and a > b ? a : b, hence the second operand on NaN.
 // Lanes are a power of two, at most 64. Distinct buffers never overlap in memory.
 //
+// A function with a launch is a GPU's: each of launch.threads threads of each block of the grid runs
+// the body, which may use `block_x`, `block_y`, `block_z` and `thread` (0 ≤ thread <
+// launch.threads); lanes of a warp are kWarpLanes neighbours by number. Its loops are serial or
+// unrolled: what is parallel is written by those symbols. A barrier names who meets there
+// (Together), and so do operations of a whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes
+// come to them alike.
+//
 // Besides the contract's symbols, a body may use `thread` (0 ≤ thread < threads) and `threads`.
 // Barriers must be met by all threads alike: only where no kThread loop and no bound or
 // condition that depends on `thread` encloses them. Such a function's checks obey the same rule,
 // since a failed check leaves the function.
 //
-// Its printers are compiler/codegen/llvm and compiler/codegen/portable. They print what unroll.h
-// leaves, and refuse what their machine lacks (LoopKind::kGrid on a CPU, …).
+// Its printers are compiler/codegen/llvm, compiler/codegen/portable and compiler/codegen/cuda. They
+// print what unroll.h leaves, and refuse what their machine lacks (a launch on a CPU, …).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,7 +68,7 @@ enum class Scope {
   kScratch,   // one block per call, shared by the threads; sized by a Dim
   kThread,    // one block per thread in scratch memory (packing buffers, partial rows)
   kRegister,  // per-thread registers: after unrolling every index must be a constant
-  kShared,    // a block's on-chip memory (GPU)
+  kShared,    // a block's on-chip memory (GPU); contents undefined where the block begins
   kTile,      // matrix registers of a thread; only within a kTiles region, indexed as kRegister
 };
 
@@ -100,6 +108,7 @@ enum class ValueKind {
   kExtract,    // lane number `integer` of operand a
   kDot,  // sum[i] + Σ over the group a[i*group+j] * b[i*group+j], as the fragment's row says;
          // operands a, b, sum
+  kShuffle,  // operand a of the warp's lane number `index`, which may differ from lane to lane
 };
 
 enum class UnaryOp { kNeg, kAbs, kSqrt, kRsqrt, kFloor, kCeil, kRound /* to even */, kTrunc, kNot };
@@ -160,6 +169,38 @@ struct TileFragmentRow {
 std::span<const TileFragmentRow> all_tile_fragments();
 const TileFragmentRow& tile_row_of(TileFragment f);
 
+inline constexpr int kWarpLanes = 32;
+
+// Products of matrices that lie over the lanes of a warp, of the same table.
+enum class WarpFragment {
+#define NIMBLE_WARP_FRAGMENT(id, name, a, b, sum, m, n, k, feature) id,
+#include "compiler/kernels/Fragments.def"
+};
+
+struct WarpFragmentRow {
+  WarpFragment id;
+  std::string_view name;     // in the text of a kernel
+  DType a, b, sum;           // element types
+  int m, n, k;               // sum(m, n) += a(m, k) b(k, n)
+  std::string_view feature;  // of a TargetInfo that has the instruction
+  // Elements of a 32-bit register; registers of a lane.
+  int per_register(DType t) const { return 4 / static_cast<int>(size_of(t)); }
+  int a_registers() const { return m * k / kWarpLanes / per_register(a); }
+  int b_registers() const { return k * n / kWarpLanes / per_register(b); }
+  int sum_registers() const { return m * n / kWarpLanes / per_register(sum); }
+};
+std::span<const WarpFragmentRow> all_warp_fragments();
+const WarpFragmentRow& warp_row_of(WarpFragment f);
+
+// Where an operand's elements lie: row and column of element `element` of register `number` of a
+// lane. Emulator, printers and templates ask this alone.
+struct WarpPlace {
+  int row = 0, column = 0;
+};
+enum class WarpOperand { kA /* m × k */, kB /* k × n */, kSum /* m × n */ };
+WarpPlace warp_place(const WarpFragmentRow& row, WarpOperand operand, int lane, int number,
+                     int element);
+
 struct Value {
   ValueKind kind;
   DType dtype;
@@ -171,7 +212,7 @@ struct Value {
   CompareOp compare{};
   Fragment fragment{};
   std::vector<ValueRef> operands;
-  // kLoad, kRegister, kIndex
+  // kLoad, kRegister, kIndex, kShuffle
   BufferRef buffer;
   Dim index;
   Dim stride = 1;            // kLoad: elements between lanes (0: all lanes the same element)
@@ -203,15 +244,34 @@ enum class StmtKind {
   kTileStore,  // the reverse
   kTileDot,    // sum(m, n) += Σ over g, j a(m, g*group+j) * b(g, n*group+j), as the fragment's row
                // says; `tiles` are sum, a, b
+  // Of a function with a launch alone.
+  kWarpDot,     // sum += a b, as the row of `warp_fragment` says; `tiles` are sum, a, b: the first
+                // of each lane's registers, which are neighbours in kRegister buffers whose
+                // elements have as many lanes as a 32-bit register holds
+  kWarpLoad,    // ldmatrix: `count` (1, 2, 4) matrices of 8 rows of 16 bytes from shared memory.
+                // Row r of matrix i begins at buffer[index] as lane 8i + r computes `index`, a
+                // multiple of 16 bytes; into registers tiles[0], …, + count - 1, of 4 bytes each:
+                // lane l holds bytes 4(l mod 4) … of row l / 4, or with `transposed` (2-byte
+                // elements) elements 2(l mod 4) and + 1 of column l / 4
+  kAsyncCopy,   // `lanes` elements (4, 8 or 16 bytes) from buffer[index] in global memory to
+                // to_buffer[to_index] in shared memory, those from `valid` on being zeros. Takes
+                // effect at some time up to the kAsyncWait of its group, for the thread that waits;
+                // for the others of its block behind the next barrier
+  kAsyncCommit,  // this thread's copies since the last one are a group
+  kAsyncWait,    // until all but `count` of this thread's latest groups have taken effect
 };
 
 enum class LoopKind {
   kSerial,
   kUnroll,  // extent must be a constant; the body is copied (unroll.h)
   kThread,  // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
-  kGrid,
-  kBlock,
-  kWarp,  // GPU axes
+};
+
+// Who meets at a barrier.
+enum class Together {
+  kRegion,  // the threads of a CPU's parallel region
+  kBlock,   // those of a GPU's block
+  kWarp,
 };
 
 // A conjunction of comparisons between Dims.
@@ -258,6 +318,20 @@ struct Stmt {
   std::vector<TileShape> shapes;  // kTiles
   std::vector<TileRef> tiles;     // kTileZero, kTileLoad, kTileStore: one; kTileDot: sum, a, b
   TileFragment tile_fragment{};   // kTileDot
+  Together together = Together::kRegion;  // kBarrier
+  WarpFragment warp_fragment{};           // kWarpDot
+  BufferRef to_buffer;                    // kAsyncCopy
+  Dim to_index;
+  int lanes = 1;            // kAsyncCopy: elements
+  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups
+  bool transposed = false;  // kWarpLoad
+};
+
+// How a GPU starts a function: blocks along each axis, over the contract's symbols (none of them: a
+// grid of no blocks does nothing), and the threads of a block, a multiple of kWarpLanes.
+struct Launch {
+  std::array<Dim, 3> grid = {1, 1, 1};
+  int threads = 0;
 };
 
 struct Function {
@@ -266,6 +340,8 @@ struct Function {
   std::vector<BufferRef> arguments;  // in the contract's order (tensor arguments only)
   std::vector<BufferRef> scratch;    // kScratch and kThread buffers
   std::vector<BufferRef> registers;  // kRegister and kTile buffers
+  std::vector<BufferRef> shared;     // kShared buffers, of constant extents
+  std::optional<Launch> launch;      // of a GPU's function; else it is a CPU's
   ir::DimContext facts;              // ranges of symbols
   StmtRef body;
 };
@@ -281,6 +357,10 @@ struct ScratchPlace {
   Dim per_thread;
 };
 ScratchPlace scratch_place(const Function& f, const Buffer& buffer);
+
+// Bytes of a block's shared memory: its buffers in order, each aligned to 128 bytes.
+int64_t shared_bytes(const Function& f);
+int64_t shared_place(const Function& f, const Buffer& buffer);  // byte offset of one
 
 // ---------------------------------------------------------------- building
 
@@ -314,6 +394,7 @@ ValueRef bitcast(DType t, ValueRef a);      // of as many lanes of t as a's byte
 ValueRef broadcast(ValueRef v, int lanes);  // v's lanes divide `lanes`
 ValueRef reduce(BinaryOp op, ValueRef vector);
 ValueRef extract(ValueRef vector, int lane);
+ValueRef shuffle(ValueRef a, const Dim& lane);
 // lanes(a) = lanes(b) = group * lanes(sum)
 ValueRef dot(Fragment f, ValueRef a, ValueRef b, ValueRef sum);
 
@@ -330,7 +411,7 @@ StmtRef let(const std::string& name, ValueRef v);
 StmtRef let_index(const std::string& symbol, ValueRef v,
                   std::optional<ir::SymbolFacts> facts = std::nullopt);
 StmtRef prefetch(BufferRef b, const Dim& index, int locality, bool for_write = false);
-StmtRef barrier();
+StmtRef barrier(Together who = Together::kRegion);
 StmtRef check(Condition c, const std::string& message);
 // Matrix registers exist within `body` alone: their contents are undefined where it begins and gone
 // where it ends. No region stands in another one, and no barrier, check or thread loop in a region.
@@ -344,6 +425,14 @@ StmtRef tile_store(BufferRef to, const Dim& index, const Dim& pitch, BufferRef t
 // constant, and a as many as sum. a and b are different buffers.
 StmtRef tile_dot(TileFragment f, BufferRef sum, const Dim& s, BufferRef a, const Dim& i,
                  BufferRef b, const Dim& j);
+StmtRef warp_dot(WarpFragment f, BufferRef sum, const Dim& s, BufferRef a, const Dim& i,
+                 BufferRef b, const Dim& j);
+StmtRef warp_load(BufferRef registers, const Dim& number, int matrices, BufferRef shared,
+                  const Dim& index, bool transposed = false);
+StmtRef async_copy(BufferRef shared, const Dim& to, BufferRef global, const Dim& from, int lanes,
+                   std::optional<Dim> valid = std::nullopt);
+StmtRef async_commit();
+StmtRef async_wait(int pending);
 Condition lt(const Dim& a, const Dim& b);
 Condition le(const Dim& a, const Dim& b);
 Condition eq(const Dim& a, const Dim& b);
@@ -367,5 +456,6 @@ std::string_view name_of(BinaryOp op);
 std::string_view name_of(CompareOp op);
 std::string_view name_of(LoopKind kind);
 std::string_view name_of(Scope scope);
+std::string_view name_of(Together who);
 
 }  // namespace nimble::kir

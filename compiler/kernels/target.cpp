@@ -37,8 +37,21 @@ const std::vector<TargetRow>& all_targets() {
       for (std::string word; words >> word;) row.info.features.push_back(word);
       out.push_back(std::move(row));
     };
+    const auto add_gpu = [&](const char* level, int64_t shared, int multiprocessors,
+                             const char* features) {
+      add(level, Architecture::kNvidia, kLoaded, "", 128, 255, features);
+      // Each row says all that its architecture has.
+      TargetInfo& info = out.back().info;
+      info.features.clear();
+      std::istringstream words(features);
+      for (std::string word; words >> word;) info.features.push_back(word);
+      info.shared_bytes = shared;
+      info.multiprocessors = multiprocessors;
+    };
 #define NIMBLE_TARGET(level, architecture, loaded, processor, bits, registers, features) \
   add(level, Architecture::architecture, loaded, processor, bits, registers, features);
+#define NIMBLE_GPU_TARGET(level, shared, multiprocessors, features) \
+  add_gpu(level, shared, multiprocessors, features);
 #include "compiler/kernels/Targets.def"
 #undef NIMBLE_TARGET
     return out;
@@ -59,7 +72,8 @@ bool TargetInfo::has(const std::string& feature) const {
 bool is_lower_level(const TargetInfo& lower, const TargetInfo& higher) {
   const TargetRow* low = find_target(lower.level);
   const TargetRow* high = find_target(higher.level);
-  return low && high && low->architecture == high->architecture && low < high;
+  return low && high && low->architecture == high->architecture && !low->info.is_gpu() &&
+         low < high;
 }
 
 TargetInfo detect_host() {

@@ -18,7 +18,11 @@ struct TargetInfo {
   // a vector at a time then, and stay in registers of their own.
   bool multiplies_by_lane = false;
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;
+  // Of a GPU (on a CPU 0): shared memory that one block may have, in bytes, and multiprocessors.
+  int64_t shared_bytes = 0;
+  int multiprocessors = 0;
 
+  bool is_gpu() const { return multiprocessors > 0; }
   int lanes_f32() const { return vector_bits / 32; }
   bool has(const std::string& feature) const;
 };

@@ -9,8 +9,8 @@
 
 namespace nimble::kernels {
 
-// kPortable: the checked interpreter, on any CPU.
-enum class Architecture { kX86_64, kAArch64, kPortable };
+// kPortable: the checked interpreter, on any CPU; kNvidia: GPUs (codegen/cuda).
+enum class Architecture { kX86_64, kAArch64, kPortable, kNvidia };
 
 struct TargetRow {
   TargetInfo info;

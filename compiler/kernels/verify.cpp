@@ -332,9 +332,6 @@ class Verifier {
     check_dim(s.begin, "loop " + s.var);
     check_dim(s.extent, "loop " + s.var);
     require(!symbols_.contains(s.var), "loop variable {} hides another symbol", s.var);
-    // Loops over a GPU's axes are well formed; a printer refuses those that its machine lacks.
-    const bool gpu =
-        s.loop == LoopKind::kGrid || s.loop == LoopKind::kBlock || s.loop == LoopKind::kWarp;
     const bool parallel = s.loop == LoopKind::kThread;
     require(!parallel || !region_, "thread loop {} among matrix registers", s.var);
     require(!parallel || !in_thread_loop_, "thread loop {} inside a thread loop", s.var);
@@ -349,9 +346,9 @@ class Verifier {
     }
     const bool was_parallel = in_thread_loop_, was_divergent = divergent_;
     in_thread_loop_ |= parallel;
-    divergent_ |= parallel || gpu || varies(s.begin) || varies(s.extent);
+    divergent_ |= parallel || varies(s.begin) || varies(s.extent);
     symbols_.insert(s.var);
-    if (parallel || gpu || varies(s.begin)) varying_.insert(s.var);
+    if (parallel || varies(s.begin)) varying_.insert(s.var);
     const ir::SymbolFacts outer = facts_.facts(s.var);
     const auto low = facts_.range(s.begin), high = facts_.range(s.begin + s.extent);
     facts_.set(s.var, {low.low, high.high == INT64_MAX ? INT64_MAX : high.high - 1, 1});

@@ -12,11 +12,14 @@ namespace nimble {
 inline constexpr int32_t kCpuDevice = 0;
 // Memory that only its own kernels may touch, on every machine: vm/runtime/stand_in_device.h.
 inline constexpr int32_t kStandInDevice = 1;
+// The first NVIDIA GPU: vm/runtime/cuda_device.h.
+inline constexpr int32_t kCudaDevice = 2;
 
-inline constexpr std::array<std::string_view, 2> kDeviceNames = {"cpu", "stand-in"};
+inline constexpr std::array<std::string_view, 3> kDeviceNames = {"cpu", "stand-in", "cuda"};
 // What each is, in a few words.
-inline constexpr std::array<std::string_view, 2> kDeviceSummaries = {
-    "the host's processor and memory", "the CPU's kernels on memory that is closed to all else"};
+inline constexpr std::array<std::string_view, 3> kDeviceSummaries = {
+    "the host's processor and memory", "the CPU's kernels on memory that is closed to all else",
+    "the first NVIDIA GPU"};
 inline constexpr int32_t kDeviceCount = static_cast<int32_t>(kDeviceNames.size());
 
 constexpr bool is_device(int64_t number) {

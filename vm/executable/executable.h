@@ -6,6 +6,7 @@
 // functions, devices, provenance, all under checksums (format.h says how).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -77,6 +78,16 @@ enum class ImplementationKind : uint8_t {
   kPortable = 3,  // the kernel's portable form; `symbol` is only a name
 };
 
+// How a GPU's native implementation is started: blocks along each axis, over the contract's symbols,
+// threads of a block, bytes of its shared memory.
+struct Launch {
+  std::array<DimProgram, 3> grid = {DimProgram::constant(1), DimProgram::constant(1),
+                                    DimProgram::constant(1)};
+  uint32_t threads = 0;
+  uint32_t shared_bytes = 0;
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
 struct Implementation {
   ImplementationKind kind = ImplementationKind::kNative;
   std::string symbol;
@@ -84,6 +95,7 @@ struct Implementation {
   std::string template_name;
   int32_t max_threads = 0;  // 0: as many as the region has; 1: always one
   uint64_t code_hash = 0;
+  std::optional<Launch> launch;  // native code of a kernel on a GPU has one, nothing else has
 };
 
 struct Kernel {
@@ -98,12 +110,14 @@ struct Kernel {
   std::optional<PortableKernel> portable;
 };
 
-// A linked shared object for one target. Every image holds the same symbols.
+// Machine code for one target: of the CPU a linked shared object, of a GPU a module of its driver.
+// Every image of a device holds the same symbols.
 struct NativeImage {
-  std::string target;                 // "x86-64-v4", …
+  std::string target;                 // "x86-64-v4", …, "sm_90a"
   std::vector<std::string> features;  // CPU features that it needs ("avx512f", …)
-  std::span<const uint8_t> bytes;     // ELF
+  std::span<const uint8_t> bytes;     // ELF; PTX where the target is "compute_…"
   std::shared_ptr<const void> owner;
+  int32_t device = 0;  // whose kernels' code it is (device_number.h)
 };
 
 // What data-type values of a signature are made of: the caller's values are checked against it,

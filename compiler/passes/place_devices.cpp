@@ -19,6 +19,8 @@
 //                        `match`, arguments with parameters, bodies with results
 //   (section 3.4)        on_device fixes what makes its operand; the attribute   annotation, kernel
 //                        `device` of a function all kernels in it
+//   (ours)               where there is a GPU, `fuse` has said of each group     kernel
+//                        which machine has a template for it
 //   (ours)               conditions, scalar operands, indices, the parameters    use_on_host
 //                        and results of entry functions: the CPU, as a border
 //
@@ -247,9 +249,10 @@ class Placement {
     const int64_t device = a_.kernel_device(v);
     if (e.kind == ExprKind::kCall && e.primitive) {
       context_.count(fmt::format("place-devices.kernels on {}", device_name(device)));
-      if (device != kCpuDevice) {
+      if (device != kCpuDevice || e.primitive->attrs.contains("device")) {
         auto group = std::make_shared<ir::Function>(*e.primitive);
-        group->attrs["device"] = device;
+        group->attrs.erase("device");
+        if (device != kCpuDevice) group->attrs["device"] = device;
         now->primitive = std::move(group);
       }
     } else if (e.kind == ExprKind::kFunction) {

@@ -240,7 +240,8 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
       for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
         constant.push_back(e.args[i].is_constant());
       const kernels::WorkloadRef w = workloads.of(*e.primitive, constant);
-      const auto device = static_cast<int32_t>(ir::attr_or<int64_t>(e.primitive->attrs, "device", 0));
+      const auto device =
+          static_cast<int32_t>(ir::attr_or<int64_t>(e.primitive->attrs, "device", 0));
       auto [it, fresh] = by_key.emplace(fmt::format("{}@{}", w->identity(), device), out.size());
       if (fresh) out.push_back({*w, kernels::source_of(*e.primitive), 0, device, e.primitive});
       ++out[it->second].calls;

@@ -160,8 +160,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
     return it->second;
   }
   // There are no records of GPUs yet; those of the host are not theirs.
-  if (tuned_ && !target_of(e).is_gpu())
-    e.lookup = tuned_->find(e.workload, target_, policy_class_);
+  if (tuned_ && !target_of(e).is_gpu()) e.lookup = tuned_->find(e.workload, target_, policy_class_);
   if (e.lookup.choice) {
     e.candidates = e.lookup.choice->candidates;
     e.tree = e.lookup.choice->tree;
@@ -233,16 +232,15 @@ std::vector<kir::Function> KernelSet::gpu_forms(const Entry& e, const tuned::Can
                                                 const std::vector<kir::Function>& own,
                                                 const kernels::TargetInfo& target) const {
   const auto refuse = [&](const std::string& why) {
-    throw Error(Status::kUnsupported, e.source,
-                fmt::format("its kernel for {} is none for {}: {}", gpus_[0].level, target.level,
-                            why),
-                "leave one of the two out");
+    throw Error(
+        Status::kUnsupported, e.source,
+        fmt::format("its kernel for {} is none for {}: {}", gpus_[0].level, target.level, why),
+        "leave one of the two out");
   };
   const kernels::Template* t = kernels::find_template(candidate.template_name);
   if (!t->serves(e.workload, target) || !t->valid(e.workload, candidate.config, target))
     refuse("the schedule does not fit");
-  std::vector<kir::Function> out =
-      t->lower(e.workload, candidate.config, target, prefix).functions;
+  std::vector<kir::Function> out = t->lower(e.workload, candidate.config, target, prefix).functions;
   if (out.size() != own.size()) refuse("it has other parts");
   for (size_t i = 0; i < out.size(); ++i)
     if (out[i].name != own[i].name || launch_of(out[i]) != launch_of(own[i]))

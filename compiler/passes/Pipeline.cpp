@@ -62,6 +62,7 @@ const std::vector<std::string>& default_pipeline() {
       // asks which of them are known.
       "infer",
       "expand-attention",
+      "expand-cells",
       // What the passes above replaced: weights that nobody reads are not laid out.
       "eliminate-dead",
       // Behind all that recognises formulas by the axes that exporters give them; the weights'

@@ -7,8 +7,8 @@
 //
 // The kernel (kernels/templates/attention.cpp) keeps a head's rows in registers and scratch, so it
 // wants to know the widths; and it computes in f32 or f64. Of the narrower float types only the
-// operands and the result are: the middle is f32 here as there. On a GPU its templates say what they
-// take.
+// operands and the result are: the middle is f32 here as there. On a GPU its templates say what
+// they take.
 //
 // It runs behind fuse-attention, which would put the operator back.
 #include <algorithm>
@@ -120,8 +120,8 @@ class Expansion {
 ir::Module expand_attention(const ir::Module& m, PassContext& context) {
   return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
-    if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) ||
-        !b.var->type || has_kernel_here(b, context))
+    if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) || !b.var->type ||
+        has_kernel_here(b, context))
       return std::nullopt;
     context.count("expand-attention.expanded");
     return Expansion(e, out).run();

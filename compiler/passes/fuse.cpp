@@ -35,8 +35,8 @@
 // quadratic in a long chain, and a value that goes through memory once in so many operators costs
 // nothing.
 //
-// Where there is a GPU, each operator first gets a device: the GPU if one of its templates takes the
-// operator, else, and where the host computes for itself (host_values.h), the CPU. Groups of
+// Where there is a GPU, each operator first gets a device: the GPU if one of its templates takes
+// the operator, else, and where the host computes for itself (host_values.h), the CPU. Groups of
 // different devices do not join, so each is served where it runs; the attribute `device` says it to
 // place-devices. A view goes with its neighbours.
 //
@@ -480,8 +480,8 @@ class BlockFusion {
 ir::Module fused(const ir::Module& m, bool join, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
-    Surroundings around{count_uses(*f->body), ir::dim_context(*f),
-                        ir::attr_or(f->attrs, "device", kAnyDevice), {}};
+    Surroundings around{
+        count_uses(*f->body), ir::dim_context(*f), ir::attr_or(f->attrs, "device", kAnyDevice), {}};
     if (context.gpu) around.for_host = host_values(*f, ir::is_entry(m, name));
     std::function<ir::BlockRef(const Block&)> run = [&](const Block& b) {
       return BlockFusion(b, around, join, context).run(run);

@@ -45,9 +45,7 @@ struct PassContext {
     return gpu && device == kCudaDevice ? *gpu : target;
   }
   // What --target says to name both; "" if nothing was chosen.
-  std::string target_names() const {
-    return gpu ? gpu->level + "," + target.level : target.level;
-  }
+  std::string target_names() const { return gpu ? gpu->level + "," + target.level : target.level; }
   FoldLimits fold;
   std::optional<double> fold_left;  // operations; unset until constants are folded first
   // What passes report of themselves: "fuse.groups" -> 37.

@@ -36,10 +36,10 @@
 // device has its own copy from the load on. Functions are not polymorphic by device: parameters
 // unify over all calls, and a call that conflicts copies its arguments.
 //
-// The pass leaves: device_copy with both devices, the attribute `device` on groups and write_rows
-// that do not run on the CPU, and for the verifier (V15) the devices of parameters and results as
-// attributes of each function. A module that names no device, compiled for the CPU, it leaves
-// alone.
+// The pass leaves: device_copy with both devices, the attribute `device` on groups, write_rows
+// and appends that do not run on the CPU, and for the verifier (V15) the devices of parameters and
+// results as attributes of each function. A module that names no device, compiled for the CPU, it
+// leaves alone.
 #include "compiler/passes/place_devices.h"
 
 #include <algorithm>
@@ -259,7 +259,7 @@ class Placement {
       auto literal = std::make_shared<ir::Function>(*e.primitive);
       literal->body = block(*e.primitive->body);
       now->primitive = std::move(literal);
-    } else if (e.op == "write_row") {
+    } else if (e.op == "write_row" || e.op == "append") {
       now->attrs.erase("device");  // whoever wrote it: this pass decides
       if (device != kCpuDevice) now->attrs["device"] = device;
     }

@@ -70,8 +70,8 @@ Targets targets_of(const std::string& text) {
   return targets;
 }
 
-// Where kernels run that nothing else constrains: on the GPU that is a target. Error(kInvalidArgument)
-// where --device says otherwise.
+// Where kernels run that nothing else constrains: on the GPU that is a target.
+// Error(kInvalidArgument) where --device says otherwise.
 int32_t device_of(const ModelArguments& a, const Targets& targets) {
   const int32_t device = device_by_name(a.device).value_or(kCpuDevice);
   if (targets.gpus.empty()) {
@@ -80,10 +80,10 @@ int32_t device_of(const ModelArguments& a, const Targets& targets) {
                 "no architecture of a GPU is a target", "say which: --target sm_90a");
   }
   if (device == kStandInDevice)
-    throw Error(Status::kInvalidArgument, "--device " + a.device,
-                fmt::format("kernels for {} run on {}", targets.gpus[0].level,
-                            device_name(kCudaDevice)),
-                "leave --device out");
+    throw Error(
+        Status::kInvalidArgument, "--device " + a.device,
+        fmt::format("kernels for {} run on {}", targets.gpus[0].level, device_name(kCudaDevice)),
+        "leave --device out");
   return kCudaDevice;
 }
 
@@ -243,9 +243,10 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
          "has no more than that (the level's own name says the same)")
       ->allow_extra_args(false)
       ->type_name("LIST");
-  app.add_option("--device", a.device,
-                 "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md); where a\n"
-                 "GPU is a target, there")
+  app.add_option(
+         "--device", a.device,
+         "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md); where a\n"
+         "GPU is a target, there")
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
       ->capture_default_str();
   add_precision_argument(app, a.precision);

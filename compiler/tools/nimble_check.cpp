@@ -54,8 +54,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
     const kernels::TargetInfo& target = context.target_of(row.use.device);
     if (const kernels::Template* t = kernels::template_for(row.use.workload, target))
       row.template_name = t->name();
-    if (tuned && !target.is_gpu())
-      row.lookup = tuned->find(row.use.workload, target, policy_class);
+    if (tuned && !target.is_gpu()) row.lookup = tuned->find(row.use.workload, target, policy_class);
     rows.push_back(std::move(row));
   }
   return rows;

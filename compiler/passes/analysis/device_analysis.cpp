@@ -375,6 +375,12 @@ void DeviceAnalysis::operation(const Binding& b) {
       use(e, 2, p);
     return define(b, p);
   }
+  if (e.op == "append") {  // copies behind the first operand, where that lies
+    Place p;
+    p.domain = kernel();
+    for (size_t i = 0; i < e.args.size(); ++i) use(e, i, p);
+    return define(b, p);
+  }
   // Only the host reads elements as symbols.
   const bool view = traits.memory != ir::Memory::kOwn && !traits.names_symbols;
   const bool scalar = view && is_scalar(ir::type_of(e.args[0]));

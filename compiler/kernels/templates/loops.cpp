@@ -49,10 +49,16 @@ class Mentions {
   std::unordered_set<const kir::Value*> seen_;
 };
 
-// Splits `body` into statements that may stand ahead of a loop over `var` and the others.
-void hoist(const std::string& var, std::vector<StmtRef> body, std::vector<StmtRef>& ahead,
+bool contains_check(const kir::Stmt& s) {
+  return s.kind == kir::StmtKind::kCheck ||
+         std::any_of(s.body.begin(), s.body.end(),
+                     [](const StmtRef& inner) { return contains_check(*inner); });
+}
+
+}  // namespace
+
+void hoist(std::set<std::string> varying, std::vector<StmtRef> body, std::vector<StmtRef>& ahead,
            std::vector<StmtRef>& inside) {
-  std::set<std::string> varying = {var};
   bool open = true;  // nothing overtakes a check that stays inside: it may guard what follows
   for (StmtRef& s : body) {
     bool moves = false;
@@ -68,7 +74,18 @@ void hoist(const std::string& var, std::vector<StmtRef> body, std::vector<StmtRe
   }
 }
 
-}  // namespace
+bool has_varying_check(std::set<std::string> varying, const std::vector<StmtRef>& body) {
+  for (const StmtRef& s : body) {
+    if (s->kind == kir::StmtKind::kLet || s->kind == kir::StmtKind::kLetIndex) {
+      if (Mentions(varying).in(s->value)) varying.insert(s->var);
+    } else if (s->kind == kir::StmtKind::kCheck) {
+      if (Mentions(varying).in(s->condition)) return true;
+    } else if (contains_check(*s)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent, int lanes,
                     int unroll, const SliceBody& body) {
@@ -81,7 +98,7 @@ StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent,
       for (StmtRef& s : body({c + slot * lanes, std::nullopt, slot}))
         statements.push_back(std::move(s));
     std::vector<StmtRef> ahead, inside;
-    hoist(var, std::move(statements), ahead, inside);
+    hoist({var}, std::move(statements), ahead, inside);
     // What stands ahead may read memory that only exists if the loop runs at all.
     StmtRef whole = kb::loop(kir::LoopKind::kSerial, var, from, length, kb::seq(std::move(inside)),
                              copies * lanes);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ kir::StmtRef vector_loop(const std::string& var, const kir::Dim& begin, const ki
 // has a mask, instead of a copy of the body for each of the above.
 kir::StmtRef masked_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
                          int lanes, const SliceBody& body);
+
+// Splits `body` into statements that may stand ahead of what gives the symbols `varying` their
+// values, and the others.
+void hoist(std::set<std::string> varying, std::vector<kir::StmtRef> body,
+           std::vector<kir::StmtRef>& ahead, std::vector<kir::StmtRef>& inside);
+// Whether a check among `body` depends on a symbol of `varying`, or on a condition.
+bool has_varying_check(std::set<std::string> varying, const std::vector<kir::StmtRef>& body);
 
 // Lane < valid as a bool vector.
 kir::ValueRef lane_mask(const kir::Dim& valid, int lanes);

@@ -38,6 +38,8 @@ class Template {
  public:
   virtual ~Template() = default;
   virtual std::string_view name() const = 0;
+  // Whether its kernels are a GPU's: others serve CPUs alone.
+  virtual bool for_gpu() const { return false; }
   virtual bool accepts(const Workload& w, const TargetInfo& t) const = 0;
   // The search space: the product of the choices, less what `valid` rejects.
   virtual std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const = 0;

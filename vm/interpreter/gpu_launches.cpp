@@ -4,22 +4,23 @@
 #include <array>
 
 #include "vm/base/error.h"
+#include "vm/executable/launch.h"
 #include "vm/interpreter/kernel_faults.h"
 
 namespace nimble::rt {
 namespace {
 
-// The most blocks along each axis. Source: CUDA C++ Programming Guide, technical specifications.
-constexpr std::array<int64_t, 3> kMostBlocks = {INT32_MAX, 65535, 65535};
 // Dispatch sees one thread of the host's, whatever the session has: it has no part in the work.
 constexpr int32_t kHostThreads = 1;
 constexpr size_t kMostSuspects = 8;
 
-[[noreturn, gnu::cold]] void fail_grid(const PreparedKernel& k, size_t axis, int64_t blocks) {
-  throw Error(Status::kFatal, "",
-              fmt::format("{} takes {} blocks along axis {} of its grid, a GPU has 0 to {}",
-                          kernel_text(k), blocks, axis, kMostBlocks[axis]),
-              "use smaller inputs");
+std::array<uint32_t, 3> grid_of(const PreparedKernel& k, const exec::Launch& launch,
+                                std::span<const int64_t> symbols) {
+  try {
+    return exec::grid_of(launch, symbols);
+  } catch (const Error& e) {
+    throw Error(e.status(), "", fmt::format("{}: {}", kernel_text(k), e.problem()), e.remedy());
+  }
 }
 
 [[noreturn, gnu::cold]] void fail_scratch(const PreparedKernel& k, int64_t bytes) {
@@ -49,17 +50,9 @@ KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFra
       k.targets[k.single ? k.kernel->dispatch.nodes[0].yes
                          : k.kernel->dispatch.choose(symbols, kHostThreads)];
   const exec::Launch& launch = *target.launch;
-  std::array<uint32_t, 3> grid{};
-  bool empty = false;
-  for (size_t axis = 0; axis < grid.size(); ++axis) {
-    const int64_t blocks = launch.grid[axis].evaluate1(symbols);
-    if (blocks < 0 || blocks > kMostBlocks[axis]) [[unlikely]]
-      fail_grid(k, axis, blocks);
-    empty |= blocks == 0;
-    grid[axis] = static_cast<uint32_t>(blocks);
-  }
+  const std::array<uint32_t, 3> grid = grid_of(k, launch, symbols);
   KernelCallResult done{target.implementation, static_cast<int32_t>(launch.threads), nullptr};
-  if (empty) return done;
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return done;
 
   void* space = nullptr;
   if (k.uses_scratch) {

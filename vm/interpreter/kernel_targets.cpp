@@ -102,15 +102,10 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
     KernelTarget target;
     target.max_threads = impl.max_threads;
     target.implementation = static_cast<uint32_t>(i);
-    if (impl.launch && code.device && kernel.device == kCudaDevice) {
+    if (impl.launch && code.device) {
       use_launch(kernel, impl, code.device, place, &target);
       out->launches = true;
-    } else if (kernel.device == kCudaDevice) {
-      throw Error(Status::kCorrupt, place,
-                  fmt::format("kernel {} runs on the GPU, and its implementation {} on the host",
-                              kernel.name, impl.symbol),
-                  "compile the model again");
-    } else if (impl.kind == ImplementationKind::kPortable || (impl.launch && kernel.portable) ||
+    } else if (impl.kind == ImplementationKind::kPortable ||
                (!find_native && (impl.kind == ImplementationKind::kNative ||
                                  (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
       use_portable(kernel, &target, out);

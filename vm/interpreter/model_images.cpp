@@ -7,7 +7,7 @@
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/gpu_target.h"
-#include "vm/executable/opcodes.h"
+#include "vm/executable/launch.h"
 #include "vm/interpreter/model.h"
 #include "vm/runtime/cuda_device.h"
 
@@ -21,7 +21,7 @@ bool needs_native(const exec::Kernel& k) {
 }
 
 bool on_gpu(const exec::Kernel& k) {
-  return k.device == kCudaDevice;
+  return is_gpu(k.device);
 }
 
 // What the GPU's images are for: "sm_80, sm_90a".
@@ -58,21 +58,11 @@ bool wants_perf_map(const LoadOptions& options) {
 // Without trust nothing runs on the GPU: its kernels' portable forms do on the host, with all that
 // is theirs.
 void Model::keep_on_host() {
-  exec::Executable& e = executable_;
-  const bool kernels = std::ranges::any_of(e.kernels, on_gpu);
-  for (exec::Kernel& k : e.kernels)
-    if (on_gpu(k)) k.device = kCpuDevice;
-  for (exec::Constant& c : e.constants)
-    if (c.device == kCudaDevice) c.device = kCpuDevice;
-  for (exec::BytecodeFunction& f : e.functions)
-    for (exec::Instruction& in : f.code) {
-      const std::optional<exec::Operands> operands = exec::operands_of(in);
-      if (!operands) continue;
-      for (const exec::OperandView& operand : *operands)
-        if (operand.spec->kind == exec::OperandKind::kDevice && operand.value() == kCudaDevice)
-          in.operands[static_cast<size_t>(operand.values.data() - in.operands.data())] = kCpuDevice;
-    }
-  if (kernels) notes_.push_back("the GPU is not used: its kernels run on the CPU, far slower");
+  if (!exec::uses_gpu(executable_)) return;
+  const bool kernels = std::ranges::any_of(executable_.kernels, on_gpu);
+  if (exec::move_to_cpu(&executable_) || !kernels) return;  // load_image() refuses the former
+  no_native_ = true;
+  notes_.push_back("the GPU is not used: portable forms of its kernels run on the CPU, far slower");
 }
 
 void Model::load_gpu_image() {

@@ -6,6 +6,13 @@
 #include "vm/base/error.h"
 
 namespace nimble::rt {
+namespace {
+
+std::string problem_of(const Error& e) {
+  return e.place().empty() ? e.problem() : fmt::format("{}: {}", e.place(), e.problem());
+}
+
+}  // namespace
 
 Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threads, Limits limits)
     : model_(model),
@@ -74,9 +81,11 @@ void Machine::start(uint32_t function, std::span<const Value> arguments, uint64_
   executed_ = steps;
   launches_.forget();
   try {
+    // What was lost with it is nowhere else: its memory must not be taken for the new one's.
+    if (CudaDevice* gpu = model_.gpu(); gpu && gpu->lost()) gpu->enter();
     frames_.push(model_.functions()[function], arguments, 0);
   } catch (const Error& e) {
-    throw Error(e.status(), model_.place(), e.problem(), e.remedy());
+    throw Error(e.status(), model_.place(), problem_of(e), e.remedy());
   }
 }
 
@@ -119,9 +128,7 @@ std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
     if (result && launches_.pending()) finish(*result, profiler);
     return result;
   } catch (const Error& e) {
-    const std::string problem =
-        e.place().empty() ? e.problem() : fmt::format("{}: {}", e.place(), e.problem());
-    throw Error(e.status(), place(), problem + launches_.suspects(), e.remedy());
+    throw Error(e.status(), place(), problem_of(e) + launches_.suspects(), e.remedy());
   } catch (const std::bad_alloc&) {
     throw Error(Status::kExhausted, place(), "the system has no more memory",
                 "use smaller inputs or set a memory limit");

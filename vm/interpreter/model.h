@@ -55,6 +55,8 @@ class Model {
   const std::string& target() const { return target_; }
   // The same of the GPU.
   const std::string& gpu_target() const { return gpu_target_; }
+  // Where its kernels run that are a GPU's; nullptr if it has none.
+  CudaDevice* gpu() const { return module_ ? &module_->device() : nullptr; }
   // Whether the caller vouches for the file.
   bool trusted() const { return trusted_; }
   // Whether portable forms stand in for native code that the file has.

@@ -66,13 +66,14 @@ CudaDeviceInfo cuda_device_info(const CudaDriver& driver) {
   return info;
 }
 
-CudaDevice::CudaDevice(const CudaDriver& driver)
+CudaDevice::CudaDevice(const CudaDriver& driver, bool anew)
     : driver_(driver),
       info_(cuda_device_info(driver)),
       arena_([this](size_t bytes) { return obtain(bytes); },
              [this](void* memory) { give_back(memory); }),
       hook_(this, &hold, &let_go) {
   driver_.check(driver_.cuDeviceGet(&device_, info_.ordinal), "cuDeviceGet");
+  if (anew) driver_.check(driver_.cuDevicePrimaryCtxReset_v2(device_), "cuDevicePrimaryCtxReset");
   driver_.check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
   try {
     enter();
@@ -112,8 +113,8 @@ void CudaDevice::fail_unusable() {
                 "fork before the first model is loaded, or start a new process instead "
                 "(multiprocessing: the start method \"spawn\")");
   throw Error(Status::kFatal, kPlace,
-              fmt::format("it was lost to this process by {}", driver_.text_of(lost_by_)),
-              "restart the process; models for a CPU still run in it");
+              fmt::format("it was lost by {}, with all that was in it", driver_.text_of(lost_by_)),
+              "load the model anew; if that does not help, restart the process");
 }
 
 void CudaDevice::fail_result(int result, std::string_view call, std::string_view more) {
@@ -270,11 +271,15 @@ CudaDevice& cuda_device() {
   };
   // Never destroyed: outputs and models that die with the process still give memory back.
   static One& one = *new One;
-  if (CudaDevice* made = one.device.load(std::memory_order_acquire)) return *made;
+  CudaDevice* made = one.device.load(std::memory_order_acquire);
+  if (made && !made->lost()) [[likely]]
+    return *made;
   const std::lock_guard guard(one.lock);
-  if (!one.device.load(std::memory_order_relaxed)) {
+  made = one.device.load(std::memory_order_relaxed);
+  if (!made || made->lost()) {
     try {
-      one.device.store(new CudaDevice(CudaDriver::open()), std::memory_order_release);
+      one.device.store(new CudaDevice(CudaDriver::open(), made != nullptr),
+                       std::memory_order_release);
     } catch (const Error& e) {
       throw Error(e.status(), "device \"cuda\"", e.problem(), e.remedy());
     }

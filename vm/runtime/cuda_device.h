@@ -4,7 +4,8 @@
 // Launches and copies into the device return before they are done; what the host gave may change at
 // once (it was copied to pinned memory). A copy out returns when it is done, and so is all before
 // it. An error of a kernel is found by a later call. One that the driver calls sticky loses the
-// device: every call from then on says so, and giving memory back does nothing.
+// device with all memory and code in it: every call from then on says so, and giving memory back
+// does nothing. Who asks for the device afterwards (cuda_device()) gets a new one.
 //
 // A fork()ed child has no use of its parent's device; one that was not used before the fork is the
 // child's own.
@@ -39,7 +40,9 @@ CudaDeviceInfo cuda_device_info(const CudaDriver& driver);
 class CudaDevice final : public Device {
  public:
   // Takes the primary context of that GPU.
-  explicit CudaDevice(const CudaDriver& driver);
+  explicit CudaDevice(const CudaDriver& driver) : CudaDevice(driver, /*anew=*/false) {}
+  // Anew: what was in the context before is gone, whoever had it.
+  CudaDevice(const CudaDriver& driver, bool anew);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -117,8 +120,8 @@ class CudaDevice final : public Device {
   ForkHook hook_;
 };
 
-// The device of kCudaDevice, made at the first call. Error(kUnsupported) if there is none, or if it
-// is not this process's.
+// The device of kCudaDevice, made at the first call, and anew where it was lost.
+// Error(kUnsupported) if there is none, or if it is not this process's.
 CudaDevice& cuda_device();
 
 // Pinned memory of the host's that the GPU reads and writes. Zeroed.

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,6 +21,16 @@
 #include "vm/base/half.h"
 
 namespace nimble::kernels {
+
+// Memory of an argument, aligned as that of tensors is.
+struct ArgumentAllocator {
+  using value_type = std::byte;
+  static constexpr std::align_val_t kAlignment{64};
+  std::byte* allocate(size_t n) { return static_cast<std::byte*>(::operator new(n, kAlignment)); }
+  void deallocate(std::byte* p, size_t) { ::operator delete(p, kAlignment); }
+  friend bool operator==(const ArgumentAllocator&, const ArgumentAllocator&) { return true; }
+};
+using ArgumentMemory = std::vector<std::byte, ArgumentAllocator>;
 
 // What runs a kernel: made once, called at many sizes.
 using Execute = std::function<int32_t(std::span<const std::span<std::byte>> buffers,
@@ -88,7 +99,7 @@ class ReferenceHarness {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> distribution(-most, most);
     std::vector<ir::TensorRef> inputs;
-    std::vector<std::vector<std::byte>> memory;
+    std::vector<ArgumentMemory> memory;
     for (size_t i = 0; i < w_.contract.arguments.size(); ++i) {
       const exec::KernelArgument& a = w_.contract.arguments[i];
       const bool input = i < w_.group->parameters.size();

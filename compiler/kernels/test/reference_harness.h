@@ -23,14 +23,18 @@
 namespace nimble::kernels {
 
 // Memory of an argument, aligned as that of tensors is.
+template <typename T>
 struct ArgumentAllocator {
-  using value_type = std::byte;
+  using value_type = T;
   static constexpr std::align_val_t kAlignment{64};
-  std::byte* allocate(size_t n) { return static_cast<std::byte*>(::operator new(n, kAlignment)); }
-  void deallocate(std::byte* p, size_t) { ::operator delete(p, kAlignment); }
+  ArgumentAllocator() = default;
+  template <typename U>
+  ArgumentAllocator(const ArgumentAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
   friend bool operator==(const ArgumentAllocator&, const ArgumentAllocator&) { return true; }
 };
-using ArgumentMemory = std::vector<std::byte, ArgumentAllocator>;
+using ArgumentMemory = std::vector<std::byte, ArgumentAllocator<std::byte>>;
 
 // What runs a kernel: made once, called at many sizes.
 using Execute = std::function<int32_t(std::span<const std::span<std::byte>> buffers,

@@ -31,8 +31,12 @@ class Printer {
       }
       head += ")";
     }
+    if (f.launch)
+      head += fmt::format(" launch({}, {}, {} of {} threads)", f.launch->grid[0].str(),
+                          f.launch->grid[1].str(), f.launch->grid[2].str(), f.launch->threads);
     out_ = head + " {\n";
     for (const BufferRef& b : f.scratch) line("buffer " + buffer(*b));
+    for (const BufferRef& b : f.shared) line("buffer " + buffer(*b));
     for (const BufferRef& b : f.registers) line("buffer " + buffer(*b));
     if (f.body) statement(*f.body);
     return out_ + "}\n";
@@ -148,6 +152,8 @@ class Printer {
         return fmt::format("extract({}, {})", operands(v), v.integer);
       case ValueKind::kDot:
         return fmt::format("dot.{}({})", row_of(v.fragment).name, operands(v));
+      case ValueKind::kShuffle:
+        return fmt::format("shuffle({}, {})", operands(v), v.index.str());
     }
     NIMBLE_UNREACHABLE();
   }
@@ -211,7 +217,9 @@ class Printer {
         return line(fmt::format("prefetch.{}{} {}[{}]", s.for_write ? "write." : "", s.locality,
                                 s.buffer->name, s.index.str()));
       case StmtKind::kBarrier:
-        return line("barrier");
+        return line(s.together == Together::kRegion
+                        ? "barrier"
+                        : fmt::format("barrier {}", name_of(s.together)));
       case StmtKind::kCheck:
         return line(fmt::format("check {} else \"{}\"", condition(s.condition), s.message));
       case StmtKind::kTiles: {
@@ -236,6 +244,22 @@ class Printer {
         return line(fmt::format("{} = dot.{}({}, {}, {})", tile(s.tiles[0]),
                                 tile_row_of(s.tile_fragment).name, tile(s.tiles[1]),
                                 tile(s.tiles[2]), tile(s.tiles[0])));
+      case StmtKind::kWarpDot:
+        return line(fmt::format("{} = dot.{}({}, {}, {})", tile(s.tiles[0]),
+                                warp_row_of(s.warp_fragment).name, tile(s.tiles[1]),
+                                tile(s.tiles[2]), tile(s.tiles[0])));
+      case StmtKind::kWarpLoad:
+        return line(fmt::format("{} = load.warp{} {} matrices {}", tile(s.tiles[0]),
+                                s.transposed ? ".transposed" : "", s.count,
+                                access(*s.buffer, s.index, 1, std::nullopt)));
+      case StmtKind::kAsyncCopy:
+        return line(fmt::format("copy.async {} = {} {}", access(*s.to_buffer, s.to_index, 1, {}),
+                                type_of(s.buffer->dtype, s.lanes),
+                                access(*s.buffer, s.index, 1, s.valid)));
+      case StmtKind::kAsyncCommit:
+        return line("commit.async");
+      case StmtKind::kAsyncWait:
+        return line(fmt::format("wait.async {}", s.count));
     }
   }
 

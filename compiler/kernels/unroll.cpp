@@ -44,6 +44,10 @@ class Unrolling {
  public:
   Unrolling(const Function& f, const std::map<std::string, Dim>& known) : out_(f), symbols_(known) {
     taken_ = {"thread", "threads"};
+    if (f.launch) {
+      taken_.insert({"block_x", "block_y", "block_z"});
+      symbols_.insert_or_assign("threads", f.launch->threads);
+    }
     taken_.insert(f.contract.symbols.begin(), f.contract.symbols.end());
     take_variables(*f.body);
   }
@@ -197,6 +201,7 @@ class Unrolling {
         s->kind == StmtKind::kSetRegister ? number(*s->buffer, s->index) : dim(copy.index),
         changed);
     put(copy.stride, dim(copy.stride), changed);
+    put(copy.to_index, dim(copy.to_index), changed);
     if (copy.valid) put(*copy.valid, dim(*copy.valid), changed);
     for (TileShape& t : copy.shapes) put(t.rows, dim(t.rows), changed);
     for (TileRef& t : copy.tiles) put(t.number, number(*t.buffer, t.number), changed);

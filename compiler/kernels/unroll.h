@@ -16,7 +16,8 @@ namespace nimble::kir {
 //   - a name bound by a kLet or kLetIndex is that of nothing else in the whole function: no other
 //     such name, no symbol, no loop variable. A printer need not tell its scopes apart.
 // Symbols in `known` have those values throughout: code for one thread has `thread` 0 and `threads`
-// 1. The extents of buffers stay as they are.
+// 1. The extents of buffers and a launch's grid stay as they are. In a function with a launch,
+// `threads` becomes that launch's number.
 //
 // Internal error for a register beyond its buffer, in a copy where no condition that constants
 // decide keeps it from being reached.

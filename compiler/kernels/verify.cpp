@@ -1,6 +1,7 @@
 // Well-formedness of a kernel. The walk carries what is in scope (symbols, locals), which
-// symbols become constants by unrolling, and which differ between threads. Rules that need
-// numbers (extents, alignment, races) are the interpreter's.
+// symbols become constants by unrolling, and which differ between threads (of a GPU, by how far
+// they are the same: spread.h). Rules that need numbers (extents, alignment, races) are the
+// interpreter's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <unordered_set>
 
 #include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/spread.h"
 #include "vm/base/error.h"
 
 namespace nimble::kir {
@@ -25,17 +27,20 @@ void require(bool condition, fmt::format_string<Args...> format, Args&&... args)
 
 class Verifier {
  public:
-  explicit Verifier(const Function& f) : f_(f), facts_(f.facts) {}
+  explicit Verifier(const Function& f) : f_(f), facts_(f.facts) { spreads_.facts = &facts_; }
 
   void run() {
     require(!f_.name.empty(), "a function needs a name");
     require(f_.body != nullptr, "{} has no body", f_.name);
     for (const char* s : {"thread", "threads"}) symbols_.insert(s);
+    if (f_.launch)
+      for (const char* s : kBlockSymbols) symbols_.insert(s);
     for (const std::string& s : f_.contract.symbols)
       require(symbols_.insert(s).second, "symbol {} is bound twice", s);
-    varying_ = {"thread"};
+    spreads_.symbols["thread"] = Spread::kLane;
     header();
-    has_barrier_ = contains_barrier(*f_.body);
+    if (f_.launch) launch(*f_.launch);
+    find_meetings(*f_.body);
     statement(*f_.body);
   }
 
@@ -55,6 +60,10 @@ class Verifier {
     for (const BufferRef& b : f_.arguments) add_buffer(b, b->scope == Scope::kArgument);
     for (const BufferRef& b : f_.scratch)
       add_buffer(b, b->scope == Scope::kScratch || b->scope == Scope::kThread);
+    for (const BufferRef& b : f_.shared) {
+      gpu_only("shared memory");
+      add_buffer(b, b->scope == Scope::kShared);
+    }
     for (const BufferRef& b : f_.registers) {
       add_buffer(b, b->scope == Scope::kRegister || b->scope == Scope::kTile);
       const auto extent = b->extent.as_constant();
@@ -65,6 +74,48 @@ class Verifier {
       else
         check_lanes(b->lanes, b->name);
     }
+  }
+
+  static constexpr const char* kBlockSymbols[] = {"block_x", "block_y", "block_z"};
+  static constexpr int kMostThreads = 1024;
+  static constexpr int64_t kMostSharedBytes = 232448;
+
+  // What is a GPU's alone, or a CPU's.
+  void launch(const Launch& l) {
+    require(l.threads > 0 && l.threads % kWarpLanes == 0 && l.threads <= kMostThreads,
+            "a block of {} threads; a multiple of {} up to {} is needed", l.threads, kWarpLanes,
+            kMostThreads);
+    const std::vector<std::string>& symbols = f_.contract.symbols;
+    for (size_t i = 0; i < l.grid.size(); ++i) {
+      require(!l.grid[i].is_any(), "a grid of `?`");
+      for (const std::string& s : l.grid[i].symbols())
+        require(std::find(symbols.begin(), symbols.end(), s) != symbols.end(),
+                "the grid's extent {} depends on {}, which is no symbol of the contract",
+                l.grid[i].str(), s);
+      const int64_t most = facts_.range(l.grid[i]).high;
+      facts_.set(kBlockSymbols[i], {0, most == INT64_MAX ? most : std::max<int64_t>(most - 1, 0)});
+    }
+    facts_.set("thread", {0, l.threads - 1});
+    facts_.set("threads", {l.threads, l.threads});
+    for (const BufferRef& b : f_.shared)
+      require(b->extent.as_constant() && *b->extent.as_constant() > 0,
+              "shared buffer {} needs a constant extent, not {}", b->name, b->extent.str());
+    require(shared_bytes(f_) <= kMostSharedBytes, "{} bytes of shared memory; a block has {}",
+            shared_bytes(f_), kMostSharedBytes);
+    for (const auto* list : {&f_.scratch, &f_.registers})
+      for (const BufferRef& b : *list)
+        require(b->scope != Scope::kThread && b->scope != Scope::kTile,
+                "buffer {} of scope {} in a GPU's function", b->name, name_of(b->scope));
+  }
+
+  void gpu_only(const char* what) const {
+    require(f_.launch.has_value(), "{} in a function without a launch", what);
+  }
+
+  // Whoever meets within a warp needs all its lanes.
+  void warp_meets(const char* what) const {
+    gpu_only(what);
+    require(divergence_ != Spread::kLane, "{} that not all lanes of a warp reach alike", what);
   }
 
   static void check_tile(const Buffer& b) {
@@ -88,12 +139,20 @@ class Verifier {
     require(names_.insert(b->name).second, "two buffers are named {}", b->name);
     require((b->alignment & (b->alignment - 1)) == 0, "alignment of {} is not a power of two",
             b->name);
-    if (b->scope != Scope::kArgument && b->scope != Scope::kRegister)
+    if (b->scope == Scope::kShared)
+      require(b->alignment <= 128, "shared buffer {} has 128-byte alignment, not {}", b->name,
+              b->alignment);
+    else if (b->scope != Scope::kArgument && b->scope != Scope::kRegister)
       require(b->alignment <= 64, "scratch buffer {} has 64-byte alignment, not {}", b->name,
               b->alignment);
     check_dim(b->extent, b->name);
     for (const std::string& s : b->extent.symbols())
-      require(s != "thread", "the extent of {} depends on `thread`", b->name);
+      require(s != "thread" && !is_block_symbol(s), "the extent of {} depends on `{}`", b->name, s);
+  }
+
+  bool is_block_symbol(const std::string& s) const {
+    return f_.launch && std::find(std::begin(kBlockSymbols), std::end(kBlockSymbols), s) !=
+                            std::end(kBlockSymbols);
   }
 
   static void check_lanes(int lanes, const std::string& where) {
@@ -111,12 +170,6 @@ class Verifier {
     require(b != nullptr, "an access without a buffer");
     require(buffers_.contains(b.get()), "buffer {} is not the function's", b->name);
     require(!write || b->writable, "buffer {} is written but not writable", b->name);
-  }
-
-  bool varies(const Dim& d) const {
-    for (const std::string& s : d.symbols())
-      if (varying_.contains(s)) return true;
-    return false;
   }
 
   void check_register(const Buffer& b, const Dim& index) {
@@ -150,7 +203,12 @@ class Verifier {
     const Value& v = *ref;
     if (!seen_.insert(&v).second) return;
     check_lanes(v.lanes, "a value");
-    for (const ValueRef& o : v.operands) value(o);
+    const bool was_rare = rare_;
+    for (const ValueRef& o : v.operands) {
+      value(o);
+      rare_ |= v.kind == ValueKind::kSelect && v.rare;  // the condition is always computed
+    }
+    rare_ = was_rare;
     const auto arity = [&](size_t n) {
       require(v.operands.size() == n, "a value has {} operands instead of {}", v.operands.size(),
               n);
@@ -264,6 +322,12 @@ class Verifier {
       case ValueKind::kDot:
         arity(3);
         return check_dot(v);
+      case ValueKind::kShuffle:
+        arity(1);
+        warp_meets("a shuffle");
+        require(!rare_, "a shuffle in a value that select_rare may pass over");
+        same(*v.operands[0]);
+        return check_dim(v.index, "a shuffle's lane");
     }
   }
 
@@ -300,17 +364,23 @@ class Verifier {
     }
   }
 
-  bool varies(const Condition& c) const {
-    for (const Condition::Term& t : c.terms)
-      if (varies(t.a) || varies(t.b)) return true;
-    return false;
+  static bool shuffles(const Value& v, std::unordered_set<const Value*>& seen) {
+    if (!seen.insert(&v).second) return false;
+    if (v.kind == ValueKind::kShuffle || (v.passthrough && shuffles(*v.passthrough, seen)))
+      return true;
+    return std::any_of(v.operands.begin(), v.operands.end(),
+                       [&](const ValueRef& o) { return o && shuffles(*o, seen); });
   }
 
-  static bool contains_barrier(const Stmt& s) {
-    if (s.kind == StmtKind::kBarrier) return true;
+  // Who meets somewhere in the function.
+  void find_meetings(const Stmt& s) {
+    if (s.kind == StmtKind::kBarrier)
+      (s.together == Together::kWarp ? warps_meet_ : has_barrier_) = true;
+    std::unordered_set<const Value*> seen;
+    warps_meet_ |= s.kind == StmtKind::kWarpDot || s.kind == StmtKind::kWarpLoad ||
+                   (f_.launch && s.value && shuffles(*s.value, seen));
     for (const StmtRef& b : s.body)
-      if (contains_barrier(*b)) return true;
-    return false;
+      if (b) find_meetings(*b);
   }
 
   // Names bound inside a nested block end with it.
@@ -318,11 +388,12 @@ class Verifier {
     require(s != nullptr, "a block is missing");
     const auto symbols = symbols_;
     const auto locals = locals_;
-    const auto varying = varying_;
+    const Spreads spreads = spreads_;
+    seen_.clear();
     statement(*s);
     symbols_ = symbols;
     locals_ = locals;
-    varying_ = varying;
+    spreads_ = spreads;
     seen_.clear();
   }
 
@@ -333,9 +404,11 @@ class Verifier {
     check_dim(s.extent, "loop " + s.var);
     require(!symbols_.contains(s.var), "loop variable {} hides another symbol", s.var);
     const bool parallel = s.loop == LoopKind::kThread;
+    require(!parallel || !f_.launch, "thread loop {} in a function with a launch", s.var);
     require(!parallel || !region_, "thread loop {} among matrix registers", s.var);
     require(!parallel || !in_thread_loop_, "thread loop {} inside a thread loop", s.var);
-    require(!parallel || (!varies(s.begin) && !varies(s.extent)),
+    const Spread begins = spreads_.of(s.begin), trips = std::max(begins, spreads_.of(s.extent));
+    require(!parallel || trips == Spread::kBlock,
             "the bounds of thread loop {} differ between threads", s.var);
     if (s.loop == LoopKind::kUnroll) {
       for (const std::string& x : s.extent.symbols())
@@ -344,11 +417,12 @@ class Verifier {
       for (const std::string& x : s.begin.symbols()) constant_begin &= unrolled_.contains(x);
       if (constant_begin) unrolled_.insert(s.var);
     }
-    const bool was_parallel = in_thread_loop_, was_divergent = divergent_;
+    const bool was_parallel = in_thread_loop_;
+    const Spread was = divergence_;
     in_thread_loop_ |= parallel;
-    divergent_ |= parallel || varies(s.begin) || varies(s.extent);
+    divergence_ = std::max(divergence_, parallel ? Spread::kLane : trips);
     symbols_.insert(s.var);
-    if (parallel || varies(s.begin)) varying_.insert(s.var);
+    spreads_.symbols[s.var] = parallel ? Spread::kLane : begins;
     const ir::SymbolFacts outer = facts_.facts(s.var);
     const auto low = facts_.range(s.begin), high = facts_.range(s.begin + s.extent);
     facts_.set(s.var, {low.low, high.high == INT64_MAX ? INT64_MAX : high.high - 1, 1});
@@ -356,10 +430,10 @@ class Verifier {
     scoped(s.body[0]);
     facts_.set(s.var, outer);
     symbols_.erase(s.var);
-    varying_.erase(s.var);
+    spreads_.symbols.erase(s.var);
     unrolled_.erase(s.var);
     in_thread_loop_ = was_parallel;
-    divergent_ = was_divergent;
+    divergence_ = was;
   }
 
   void statement(const Stmt& s) {
@@ -375,10 +449,10 @@ class Verifier {
       case StmtKind::kIf: {
         require(s.body.size() == 1 || s.body.size() == 2, "an if needs one or two blocks");
         condition(s.condition);
-        const bool was = divergent_;
-        divergent_ |= varies(s.condition);
+        const Spread was = divergence_;
+        divergence_ = std::max(divergence_, spreads_.of(s.condition));
         for (const StmtRef& b : s.body) scoped(b);
-        divergent_ = was;
+        divergence_ = was;
         return;
       }
       case StmtKind::kStore:
@@ -398,13 +472,15 @@ class Verifier {
       case StmtKind::kLet:
         value(s.value);
         require(locals_.emplace(s.var, s.value).second, "local {} is bound twice", s.var);
+        if (f_.launch) spreads_.locals[s.var] = spreads_.of(*s.value);
         return;
       case StmtKind::kLetIndex:
         value(s.value);
         require(is_int(s.value->dtype) && s.value->lanes == 1, "index {} needs an integer scalar",
                 s.var);
         require(symbols_.insert(s.var).second, "index {} hides another symbol", s.var);
-        if (divergent_) varying_.insert(s.var);
+        spreads_.symbols[s.var] =
+            f_.launch ? std::max(divergence_, spreads_.of(*s.value)) : divergence_;
         facts_.set(s.var, s.facts.value_or(ir::SymbolFacts{INT64_MIN, INT64_MAX, 1}));
         return;
       case StmtKind::kPrefetch:
@@ -415,15 +491,19 @@ class Verifier {
         return check_dim(s.index, s.buffer->name);
       case StmtKind::kBarrier:
         require(!region_, "a barrier among matrix registers, which do not live across it");
-        require(!divergent_, "a barrier that not all threads reach alike");
+        require((s.together == Together::kRegion) != f_.launch.has_value(),
+                "a barrier of a {} in a function {} a launch", name_of(s.together),
+                f_.launch ? "with" : "without");
+        if (s.together == Together::kWarp) return warp_meets("a barrier");
+        require(divergence_ == Spread::kBlock, "a barrier that not all threads reach alike");
         return;
       case StmtKind::kCheck:
         require(!region_, "a check among matrix registers, which a failure would not release");
         condition(s.condition);
-        require(!has_barrier_ || !(divergent_ || varies(s.condition)),
-                "a check that differs between threads in a function with barriers");
+        check(std::max(divergence_, spreads_.of(s.condition)));
         return;
       case StmtKind::kTiles:
+        require(!f_.launch, "matrix registers of a thread in a function with a launch");
         return tiles(s);
       case StmtKind::kTileZero:
         require(s.tiles.size() == 1, "a statement of one matrix register has {}", s.tiles.size());
@@ -442,7 +522,103 @@ class Verifier {
       }
       case StmtKind::kTileDot:
         return tile_dot(s);
+      case StmtKind::kWarpDot:
+        return warp_dot(s);
+      case StmtKind::kWarpLoad:
+        return warp_load(s);
+      case StmtKind::kAsyncCopy:
+        return async_copy(s);
+      case StmtKind::kAsyncCommit:
+        return gpu_only("a group of copies");
+      case StmtKind::kAsyncWait:
+        gpu_only("a wait for copies");
+        require(s.count >= 0, "a wait for all but {} groups", s.count);
+        return;
     }
+  }
+
+  // A failed check leaves the function, and then does not meet the others.
+  void check(Spread s) const {
+    require(!has_barrier_ || s == Spread::kBlock,
+            "a check that differs between threads in a function with barriers");
+    require(!warps_meet_ || s != Spread::kLane,
+            "a check that differs between the lanes of a warp in a function where they meet");
+  }
+
+  // --- Warps
+
+  // `count` neighbours of 32 bits each.
+  void warp_registers(const TileRef& t, int count, bool write, std::string_view of) {
+    check_buffer(t.buffer, write);
+    const Buffer& b = *t.buffer;
+    check_register(b, t.number);
+    check_number(b, t.number + (count - 1));
+    require(size_of(b.dtype) * static_cast<size_t>(b.lanes) == 4,
+            "{} takes registers of 4 bytes; those of {} are {}x{}", of, b.name,
+            nimble::name_of(b.dtype), b.lanes);
+  }
+
+  void warp_dot(const Stmt& s) {
+    warp_meets("a product of a warp");
+    const WarpFragmentRow& row = warp_row_of(s.warp_fragment);
+    require(s.tiles.size() == 3, "{} takes three operands, not {}", row.name, s.tiles.size());
+    const DType types[] = {row.sum, row.a, row.b};
+    const int counts[] = {row.sum_registers(), row.a_registers(), row.b_registers()};
+    for (size_t i = 0; i < 3; ++i) {
+      warp_registers(s.tiles[i], counts[i], i == 0, row.name);
+      const Buffer& b = *s.tiles[i].buffer;
+      require(b.dtype == types[i], "{} takes {} for {}, which is {}", row.name,
+              nimble::name_of(types[i]), b.name, nimble::name_of(b.dtype));
+    }
+    for (size_t i = 1; i < 3; ++i)
+      require(s.tiles[i].buffer != s.tiles[0].buffer,
+              "a factor and the sum of {} are of {}; they need buffers of their own", row.name,
+              s.tiles[0].buffer->name);
+  }
+
+  void warp_load(const Stmt& s) {
+    warp_meets("a load of a warp");
+    require(s.tiles.size() == 1, "a load of a warp has {} registers", s.tiles.size());
+    require(s.count == 1 || s.count == 2 || s.count == 4,
+            "a load of {} matrices; a warp loads 1, 2 or 4", s.count);
+    warp_registers(s.tiles[0], s.count, true, "a load of a warp");
+    check_memory(s.buffer, s.index, 1, std::nullopt, false);
+    require(s.buffer->scope == Scope::kShared, "a warp loads from {}, which is not shared memory",
+            s.buffer->name);
+    const DType t = s.buffer->dtype;
+    require(t == s.tiles[0].buffer->dtype, "a warp loads {} of {} into {} of {}", s.buffer->name,
+            nimble::name_of(t), s.tiles[0].buffer->name, nimble::name_of(s.tiles[0].buffer->dtype));
+    require(!s.transposed || size_of(t) == 2,
+            "a transposed load of {}; elements of 2 bytes have one", nimble::name_of(t));
+    aligned(*s.buffer, s.index, 16, "a row that a warp loads");
+  }
+
+  void aligned(const Buffer& b, const Dim& index, int64_t bytes, const char* what) const {
+    const auto size = static_cast<int64_t>(size_of(b.dtype));
+    require(bytes <= size || facts_.divisible(index, bytes / size) != ir::Proof::kNo,
+            "{} begins at {}[{}], which is no multiple of {} bytes", what, b.name, index.str(),
+            bytes);
+  }
+
+  void async_copy(const Stmt& s) {
+    gpu_only("a copy without waiting");
+    check_memory(s.buffer, s.index, 1, s.valid, false);
+    check_memory(s.to_buffer, s.to_index, 1, std::nullopt, true);
+    const Buffer &from = *s.buffer, &to = *s.to_buffer;
+    require(from.scope != Scope::kShared && to.scope == Scope::kShared,
+            "a copy without waiting from {} to {}; it goes from global to shared memory", from.name,
+            to.name);
+    require(from.dtype == to.dtype, "a copy of {} from {} to {} of {}", nimble::name_of(from.dtype),
+            from.name, to.name, nimble::name_of(to.dtype));
+    const auto size = static_cast<int64_t>(size_of(from.dtype)), bytes = s.lanes * size;
+    require(s.lanes > 0 && (bytes == 4 || bytes == 8 || bytes == 16),
+            "a copy of {} bytes to {}; 4, 8 or 16 go without waiting", bytes, to.name);
+    const int64_t base =
+        from.scope == Scope::kArgument ? std::max<int64_t>(from.alignment, size) : 64;
+    require(base >= bytes, "a copy of {} bytes from {}, which is aligned to {}", bytes, from.name,
+            base);
+    aligned(from, s.index, bytes, "a copy");
+    aligned(to, s.to_index, bytes, "a copy");
   }
 
   // --- Matrix registers
@@ -521,12 +697,15 @@ class Verifier {
 
   const Function& f_;
   ir::DimContext facts_;
-  std::set<std::string> symbols_, names_, unrolled_, varying_;
+  std::set<std::string> symbols_, names_, unrolled_;
+  Spreads spreads_;
+  Spread divergence_ = Spread::kBlock;  // how far control is the same
   std::map<std::string, ValueRef> locals_;
   std::unordered_set<const Buffer*> buffers_;
   std::unordered_set<const Value*> seen_;
   std::map<const Buffer*, Shaped> shaped_;  // within a region
-  bool in_thread_loop_ = false, divergent_ = false, has_barrier_ = false, region_ = false;
+  bool in_thread_loop_ = false, has_barrier_ = false, warps_meet_ = false, region_ = false;
+  bool rare_ = false;  // within a value that may not be computed
 };
 
 }  // namespace

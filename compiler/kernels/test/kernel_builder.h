@@ -22,8 +22,8 @@ class KernelBuilder {
     f_.contract.arguments.push_back(a);
     return Dim::symbol(name);
   }
-  BufferRef in(const std::string& name, DType t, const Dim& extent) {
-    return argument(name, t, extent, exec::Access::kIn);
+  BufferRef in(const std::string& name, DType t, const Dim& extent, int alignment = 0) {
+    return argument(name, t, extent, exec::Access::kIn, alignment);
   }
   BufferRef out(const std::string& name, DType t, const Dim& extent) {
     return argument(name, t, extent, exec::Access::kOut);
@@ -44,6 +44,14 @@ class KernelBuilder {
     f_.registers.push_back(build::tile_buffer(name, t, rows, lanes, count));
     return f_.registers.back();
   }
+  BufferRef shared(const std::string& name, DType t, int64_t extent) {
+    f_.shared.push_back(build::buffer(name, Scope::kShared, t, extent));
+    return f_.shared.back();
+  }
+  // Makes it a GPU's function.
+  void launch(int threads, const Dim& x = 1, const Dim& y = 1, const Dim& z = 1) {
+    f_.launch = Launch{{x, y, z}, threads};
+  }
   Function body(std::vector<StmtRef> statements) {
     f_.body = build::seq(std::move(statements));
     return f_;
@@ -51,9 +59,11 @@ class KernelBuilder {
   Function& function() { return f_; }
 
  private:
-  BufferRef argument(const std::string& name, DType t, const Dim& extent, exec::Access access) {
+  BufferRef argument(const std::string& name, DType t, const Dim& extent, exec::Access access,
+                     int alignment = 0) {
     auto b = std::make_shared<Buffer>(*build::buffer(name, Scope::kArgument, t, extent));
     b->writable = access != exec::Access::kIn;
+    b->alignment = alignment;
     exec::KernelArgument a;
     a.dtype = t;
     a.access = access;

@@ -1,0 +1,96 @@
+// Method: a polynomial is as far the same as its atoms. Of the functions of `thread` those are the
+// same over a warp that divide by a multiple of its lanes what runs with the lane's number from
+// such a multiple on: floordiv(thread, 32), floordiv(mod(thread + 32 y, 128), 64).
+#include "compiler/kernels/spread.h"
+
+#include <algorithm>
+
+namespace nimble::kir {
+namespace {
+
+bool is_warps(const Dim& d) {
+  const auto c = d.as_constant();
+  return c && *c > 0 && *c % kWarpLanes == 0;
+}
+
+}  // namespace
+
+// Whether d is the lane's number and a multiple of kWarpLanes that is the same over the warp.
+bool Spreads::counts_lanes(const Dim& d) const {
+  int lanes = 0;
+  for (const Dim::Term& t : d.terms()) {
+    bool same = true;
+    Dim term = t.coefficient;
+    for (const Dim& a : t.atoms) {
+      same &= of(a) != Spread::kLane;
+      term = term * a;
+    }
+    if (same) {
+      if (facts->divisible(term, kWarpLanes) != ir::Proof::kYes) return false;
+      continue;
+    }
+    if (t.coefficient != 1 || t.atoms.size() != 1 || ++lanes > 1) return false;
+    const Dim& a = t.atoms[0];
+    if (a.as_symbol() == "thread") continue;
+    const auto call = a.as_application();
+    if (!call || call->function != Dim::Function::kMod || !is_warps(call->operands[1]) ||
+        !counts_lanes(call->operands[0]))
+      return false;
+  }
+  return lanes == 1;
+}
+
+Spread Spreads::of(const Dim& d) const {
+  Spread all = Spread::kBlock;
+  for (const Dim::Term& t : d.terms())
+    for (const Dim& a : t.atoms) {
+      if (const auto name = a.as_symbol()) {
+        const auto it = symbols.find(*name);
+        if (it != symbols.end()) all = std::max(all, it->second);
+        continue;
+      }
+      const auto call = a.as_application();
+      if (!call) return Spread::kLane;
+      Spread worst = Spread::kBlock;
+      for (const Dim& o : call->operands) worst = std::max(worst, of(o));
+      if (worst == Spread::kLane && call->function == Dim::Function::kFloorDiv &&
+          is_warps(call->operands[1]) && counts_lanes(call->operands[0]))
+        worst = Spread::kWarp;
+      all = std::max(all, worst);
+    }
+  return all;
+}
+
+Spread Spreads::of(const Condition& c) const {
+  Spread all = Spread::kBlock;
+  for (const Condition::Term& t : c.terms) all = std::max({all, of(t.a), of(t.b)});
+  return all;
+}
+
+Spread Spreads::of(const Value& v) const {
+  Spread all = Spread::kBlock;
+  switch (v.kind) {
+    case ValueKind::kIndex:
+      return of(v.index);
+    case ValueKind::kLoad:
+      if (v.buffer->scope != Scope::kArgument || v.buffer->writable) return Spread::kLane;
+      all = std::max(of(v.index), of(v.stride));
+      if (v.valid) all = std::max(all, of(*v.valid));
+      if (v.passthrough) all = std::max(all, of(*v.passthrough));
+      return all;
+    case ValueKind::kRegister:
+      return Spread::kLane;
+    case ValueKind::kLocal: {
+      const auto it = locals.find(v.name);
+      return it == locals.end() ? Spread::kLane : it->second;
+    }
+    case ValueKind::kShuffle:
+      return of(v.index) == Spread::kLane ? of(*v.operands[0])
+                                          : std::min(of(*v.operands[0]), Spread::kWarp);
+    default:
+      for (const ValueRef& o : v.operands) all = std::max(all, of(*o));
+      return all;
+  }
+}
+
+}  // namespace nimble::kir

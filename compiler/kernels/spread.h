@@ -1,0 +1,34 @@
+// How far a value of a kernel is the same: what decides who may meet where (Together). Sound and
+// incomplete: what is called the same is, and the rest counts as different from lane to lane.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "compiler/kernels/kernel_ir.h"
+
+namespace nimble::kir {
+
+enum class Spread {
+  kBlock,  // all threads of a GPU's block, or of a CPU's region
+  kWarp,   // the lanes of a warp; others may differ
+  kLane,
+};
+
+// What is known of the names in scope.
+struct Spreads {
+  std::map<std::string, Spread> symbols;  // kBlock unless named
+  std::map<std::string, Spread> locals;   // kLane unless named
+  const ir::DimContext* facts = nullptr;
+
+  Spread of(const Dim& d) const;
+  Spread of(const Condition& c) const;
+  // Of a GPU's function: what is read with one index from an argument that nothing writes is one
+  // value, and so is what a shuffle takes from one lane.
+  Spread of(const Value& v) const;
+
+ private:
+  bool counts_lanes(const Dim& d) const;
+};
+
+}  // namespace nimble::kir

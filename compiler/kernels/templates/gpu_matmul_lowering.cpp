@@ -264,7 +264,7 @@ void SharedTile::prepare(std::vector<StmtRef>& out) {
   const bool rows_shared_out = threads_ % vectors == 0;
   const Dim outer = rows_shared_out ? ir::floordiv(thread(), vectors) : Dim(0);
   const Dim inner = rows_shared_out ? ir::mod(thread(), vectors) : thread();
-  out.push_back(let(name_ + "outer", outer, {0, threads_ / vectors, 1}));
+  out.push_back(let(name_ + "outer", outer, {0, std::max(1, threads_ / vectors) - 1, 1}));
   out.push_back(
       let(name_ + "inner", inner * form_.vector, {0, form_.inner() - form_.vector, form_.vector}));
   const Dim pitch = form_.along_k ? k_ : extent_;

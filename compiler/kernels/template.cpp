@@ -70,8 +70,8 @@ const std::vector<const Template*>& all_templates() {
 #define NIMBLE_TEMPLATE(class_name, text)   \
   static const class_name class_name##_one; \
   list.push_back(&class_name##_one);
-#define NIMBLE_GPU_TEMPLATE(class_name, text) NIMBLE_TEMPLATE(class_name, text)
 #include "compiler/kernels/Templates.def"
+#undef NIMBLE_TEMPLATE
     return list;
   }();
   return all;
@@ -85,7 +85,7 @@ const Template* find_template(std::string_view name) {
 
 const Template* template_for(const Workload& w, const TargetInfo& target) {
   for (const Template* t : all_templates())
-    if (t->serves(w, target)) return t;
+    if (t->for_gpu() == target.is_gpu() && t->accepts(w, target)) return t;
   return nullptr;
 }
 

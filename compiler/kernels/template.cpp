@@ -70,8 +70,8 @@ const std::vector<const Template*>& all_templates() {
 #define NIMBLE_TEMPLATE(class_name, text)   \
   static const class_name class_name##_one; \
   list.push_back(&class_name##_one);
-#define NIMBLE_GPU_TEMPLATE(class_name, text) NIMBLE_TEMPLATE(class_name, text)
 #include "compiler/kernels/Templates.def"
+#undef NIMBLE_TEMPLATE
     return list;
   }();
   return all;

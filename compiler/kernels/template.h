@@ -1,5 +1,5 @@
 // A template turns (workload, configuration, target) into kernel IR. Its name is in the database; a
-// row of Templates.def registers it, for CPUs or for GPUs.
+// row of Templates.def registers it.
 #pragma once
 
 #include <map>
@@ -38,9 +38,8 @@ class Template {
  public:
   virtual ~Template() = default;
   virtual std::string_view name() const = 0;
-  // Whether its functions are a GPU's, with a launch; else they are a CPU's.
+  // Whether its kernels are a GPU's: others serve CPUs alone.
   virtual bool for_gpu() const { return false; }
-  // Asked only of targets of its kind: see serves().
   virtual bool accepts(const Workload& w, const TargetInfo& t) const = 0;
   // The search space: the product of the choices, less what `valid` rejects.
   virtual std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const = 0;
@@ -50,14 +49,13 @@ class Template {
   // `name` prefixes the functions' native symbols.
   virtual Lowered lower(const Workload& w, const Config& c, const TargetInfo& t,
                         const std::string& name) const = 0;
-
-  // Whether it makes kernels of the workload for such a machine.
+  // Whether it serves a workload on a machine of its kind or another.
   bool serves(const Workload& w, const TargetInfo& t) const {
     return for_gpu() == t.is_gpu() && accepts(w, t);
   }
 };
 
-// In order of preference; the first that takes a workload serves it.
+// In order of preference; the first that accepts a workload serves it.
 const std::vector<const Template*>& all_templates();
 const Template* find_template(std::string_view name);                  // null if there is none
 const Template* template_for(const Workload& w, const TargetInfo& t);  // null: nothing serves it

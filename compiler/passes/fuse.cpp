@@ -48,7 +48,6 @@
 #include <optional>
 #include <set>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/entry.h"
@@ -57,7 +56,7 @@
 #include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
-#include "compiler/passes/support/host_values.h"
+#include "compiler/passes/support/operator_devices.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -87,8 +86,8 @@ struct Group {
 struct Surroundings {
   UseCounts uses;
   ir::DimContext dims;
-  int64_t device = kAnyDevice;              // the attribute of the function
-  std::unordered_set<const Var*> for_host;  // if there is a GPU: host_values()
+  int64_t device = kAnyDevice;             // the attribute of the function
+  std::optional<OperatorDevices> devices;  // if there is a GPU
 };
 
 // What never enters a kernel.
@@ -128,6 +127,13 @@ class BlockFusion {
     return rebuild(nested);
   }
 
+  // Of a block of one operator.
+  bool is_taken_by_gpu() const {
+    Group g;
+    g.members = {0};
+    return device_that_serves(g) == kCudaDevice;
+  }
+
  private:
   const Expr& expr(size_t i) const { return *block_.bindings[i].value; }
 
@@ -144,13 +150,10 @@ class BlockFusion {
 
   // Where a single operator runs.
   int64_t device_for(const Group& g) const {
-    if (!context_.gpu) return kAnyDevice;
+    if (!context_.gpu || only_views(g)) return kAnyDevice;
     if (around_.device != kAnyDevice) return around_.device;
-    const size_t i = g.members[0];
-    if (ir::find_op(expr(i).op)->shape_mode != ir::ShapeMode::kDataIndependent ||
-        around_.for_host.contains(block_.bindings[i].var.get()))
-      return kCpuDevice;
-    return only_views(g) ? kAnyDevice : device_that_serves(g);
+    const auto device = around_.devices->of(block_.bindings[g.members[0]].var.get());
+    return device ? *device : device_that_serves(g);
   }
 
   int64_t device_that_serves(const Group& g) const {
@@ -477,12 +480,20 @@ class BlockFusion {
   std::unordered_map<const Var*, size_t> reader_of_;  // the first call of this block that reads it
 };
 
+bool is_taken_by_gpu(const Binding& b, const Surroundings& around, PassContext& context) {
+  Block alone;
+  alone.bindings = {b};
+  return BlockFusion(alone, around, false, context).is_taken_by_gpu();
+}
+
 ir::Module fused(const ir::Module& m, bool join, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     Surroundings around{
         count_uses(*f->body), ir::dim_context(*f), ir::attr_or(f->attrs, "device", kAnyDevice), {}};
-    if (context.gpu) around.for_host = host_values(*f, ir::is_entry(m, name));
+    if (context.gpu)
+      around.devices.emplace(*f, ir::is_entry(m, name),
+                             [&](const Binding& b) { return is_taken_by_gpu(b, around, context); });
     std::function<ir::BlockRef(const Block&)> run = [&](const Block& b) {
       return BlockFusion(b, around, join, context).run(run);
     };

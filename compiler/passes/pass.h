@@ -40,6 +40,9 @@ struct PassContext {
   // Where there is one, kernels are its unless no template of a GPU takes them.
   std::optional<kernels::TargetInfo> gpu;
   const kernels::TargetInfo& kernel_target() const { return gpu ? *gpu : target; }
+  // Whether constant operands of products and cells are laid out for its kernels; a GPU's read them
+  // as the model has them.
+  bool packs_weights() const { return !kernel_target().is_gpu(); }
   // The machine that runs kernels on a device (device_number.h).
   const kernels::TargetInfo& target_of(int64_t device) const {
     return gpu && device == kCudaDevice ? *gpu : target;

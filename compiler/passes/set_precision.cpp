@@ -107,7 +107,7 @@ class Narrowing {
     std::string layout;
     const bool product =
         rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums);
-    if (!context_.kernel_target().packs_weights())
+    if (!context_.packs_weights())
       return product && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
     if (product) {
       const auto& shape = e.args[1].constant->shape;

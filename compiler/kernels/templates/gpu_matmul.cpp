@@ -156,12 +156,12 @@ std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& 
   NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
   Knob unit{"unit", {gpu::kUnitScalar}};
   if (p->fragment) unit.choices.emplace_back(gpu::kUnitMatrix);
-  Knob rows = int_knob("block_rows", {16, 32, 64, 128});
+  Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});
   rows.tile = true;
   return {std::move(unit),
           std::move(rows),
           int_knob("block_columns", {16, 32, 64, 128}),
-          int_knob("tile_rows", {2, 4, 8, 16, 32, 64}),
+          int_knob("tile_rows", {1, 2, 4, 8, 16, 32, 64}),
           int_knob("tile_columns", {4, 8, 16, 32, 64}),
           int_knob("k_step", {16, 32, 64, 128}),
           int_knob("k_split", {1, 2, 4, 8}),
@@ -185,8 +185,8 @@ Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t)
   s.matrix = p->fragment.has_value();
   const std::vector<std::pair<int, int>> tiles =
       s.matrix ? std::vector<std::pair<int, int>>{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {64, 32}}
-               : std::vector<std::pair<int, int>>{{2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}};
-  for (s.block_rows = 16; s.block_rows <= 128; s.block_rows *= 2)
+               : std::vector<std::pair<int, int>>{{1, 4}, {2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}};
+  for (s.block_rows = 4; s.block_rows <= 128; s.block_rows *= 2)
     for (s.block_columns = 16; s.block_columns <= 128; s.block_columns *= 2)
       for (const auto& [rows, columns] : tiles)
         for (s.k_step = 32; s.k_step <= 64; s.k_step *= 2)

@@ -93,8 +93,8 @@ class TilesLowering {
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body = place();
     for (StmtRef& s : unit_->prologue()) body.push_back(std::move(s));
-    lhs_->prepare(w_, body);
-    rhs_->prepare(w_, body);
+    lhs_->prepare(body);
+    rhs_->prepare(body);
     body.push_back(unit_->zero());
     walk(body);
     if (shares_memory(p_)) body.push_back(kb::barrier(kir::Together::kBlock));
@@ -259,12 +259,12 @@ void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& firs
   k_ = k;
 }
 
-void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) {
+void SharedTile::prepare(std::vector<StmtRef>& out) {
   const int vectors = form_.inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
   const Dim outer = rows_shared_out ? ir::floordiv(thread(), vectors) : Dim(0);
   const Dim inner = rows_shared_out ? ir::mod(thread(), vectors) : thread();
-  out.push_back(let(name_ + "outer", outer, {0, threads_ / vectors, 1}));
+  out.push_back(let(name_ + "outer", outer, {0, std::max(1, threads_ / vectors) - 1, 1}));
   out.push_back(
       let(name_ + "inner", inner * form_.vector, {0, form_.inner() - form_.vector, form_.vector}));
   const Dim pitch = form_.along_k ? k_ : extent_;

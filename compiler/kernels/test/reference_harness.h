@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,6 +21,20 @@
 #include "vm/base/half.h"
 
 namespace nimble::kernels {
+
+// Memory of an argument, aligned as that of tensors is.
+template <typename T>
+struct ArgumentAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
+  ArgumentAllocator() = default;
+  template <typename U>
+  ArgumentAllocator(const ArgumentAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
+  friend bool operator==(const ArgumentAllocator&, const ArgumentAllocator&) { return true; }
+};
+using ArgumentMemory = std::vector<std::byte, ArgumentAllocator<std::byte>>;
 
 // What runs a kernel: made once, called at many sizes.
 using Execute = std::function<int32_t(std::span<const std::span<std::byte>> buffers,
@@ -88,7 +103,7 @@ class ReferenceHarness {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> distribution(-most, most);
     std::vector<ir::TensorRef> inputs;
-    std::vector<std::vector<std::byte>> memory;
+    std::vector<ArgumentMemory> memory;
     for (size_t i = 0; i < w_.contract.arguments.size(); ++i) {
       const exec::KernelArgument& a = w_.contract.arguments[i];
       const bool input = i < w_.group->parameters.size();

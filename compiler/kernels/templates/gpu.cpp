@@ -107,8 +107,10 @@ ValueRef all_of_block(std::vector<StmtRef>& out, const std::string& name, ValueR
   out.push_back(kb::if_then(kb::eq(lane(), 0), kb::store(parts, warp(), v)));
   out.push_back(kb::barrier(kir::Together::kBlock));
   ValueRef total = kb::load(parts, 0);
-  for (int w = 1; w < warps; ++w)
-    total = named(out, fmt::format("{}_and{}", name, w), combine(total, kb::load(parts, w)));
+  for (int w = 1; w < warps; ++w) {
+    const ValueRef part = named(out, fmt::format("{}_part{}", name, w), kb::load(parts, w));
+    total = named(out, fmt::format("{}_and{}", name, w), combine(total, part));
+  }
   return named(out, name + "_all", std::move(total));
 }
 
@@ -123,7 +125,8 @@ ValueRef all_of_column(std::vector<StmtRef>& out, const std::string& name, Value
   out.push_back(kb::barrier(kir::Together::kBlock));
   const Dim column = columns == 1 ? Dim(0) : ir::mod(thread(), columns);
   const auto part = [&](int row) {
-    return kb::load(parts, (column + row * columns) * lanes, lanes);
+    const Dim place = (column + row * columns) * lanes;
+    return named(out, fmt::format("{}_part{}", name, row), kb::load(parts, place, lanes));
   };
   ValueRef total = part(0);
   for (int r = 1; r < rows; ++r)

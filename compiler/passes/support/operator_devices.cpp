@@ -94,9 +94,7 @@ OperatorDevices::Maker OperatorDevices::outside(const Binding& b) const {
 
 bool OperatorDevices::is_few_host_integers(const Binding& b) const {
   const std::vector<Atom>& args = b.value->args;
-  return is_few_integers(b.var->type) &&
-         std::any_of(args.begin(), args.end(), [](const Atom& a) { return a.is_var(); }) &&
-         std::all_of(args.begin(), args.end(), [&](const Atom& a) {
+  return is_few_integers(b.var->type) && std::all_of(args.begin(), args.end(), [&](const Atom& a) {
            return a.is_constant() || (maker(a) == Maker::kHost && is_few_integers(a.var->type));
          });
 }

@@ -130,7 +130,7 @@ void OperatorDevices::pull_back(const ir::Function& f) {
     read(nullptr)(block.result);
   };
   walk(*f.body);
-  std::unordered_set<const Var*> for_cpu;  // operators whose results the CPU's kernels alone read
+  std::unordered_set<const Var*> for_cpu;  // operators on the CPU, and views that these alone read
   for (auto o = operators_.rbegin(); o != operators_.rend(); ++o) {
     const Var* v = o->binding->var.get();
     const auto by = readers.find(v);
@@ -148,7 +148,7 @@ void OperatorDevices::pull_back(const ir::Function& f) {
         std::none_of(args.begin(), args.end(),
                      [&](const Atom& a) { return maker(a) == Maker::kGpu; }))
       m = Maker::kCpu;
-    if (m == Maker::kCpu) for_cpu.insert(v);
+    if (m != Maker::kGpu) for_cpu.insert(v);
   }
 }
 

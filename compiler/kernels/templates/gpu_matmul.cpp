@@ -125,8 +125,8 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
     reads = s.tiles() * (s.tile_rows * lhs + s.tile_columns * rhs) * s.k_step / kSharedBytes;
   } else {
     compute = products / kMultiplyAdds;
-    // A warp reads a quarter of the bytes that it would without neighbours that want the same.
-    reads = s.tiles() / 32.0 * (s.tile_rows + s.tile_columns) / 4 * s.k_step;
+    // Reads of 16 bytes in two turns each, of rows once for four steps of k.
+    reads = s.tiles() / 32.0 * (s.tile_rows + s.tile_columns) / 2 * s.k_step;
   }
   const double warps = s.threads() / 32.0;
   compute = std::max(compute, reads) / std::min(1.0, warps / kBusyWarps);

@@ -189,7 +189,7 @@ Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t)
   for (s.block_rows = 4; s.block_rows <= 128; s.block_rows *= 2)
     for (s.block_columns = 16; s.block_columns <= 128; s.block_columns *= 2)
       for (const auto& [rows, columns] : tiles)
-        for (s.k_step = 32; s.k_step <= 64; s.k_step *= 2)
+        for (s.k_step = 32; s.k_step <= 128; s.k_step *= 2)
           for (s.k_split = 1; s.k_split <= 8; s.k_split *= 2)
             for (s.stages = 3; s.stages <= 4; ++s.stages) {
               s.tile_rows = rows;

@@ -72,9 +72,9 @@ std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const Targ
   for (int64_t rows = most_rows; rows >= 8; rows /= 2)
     for (int64_t keys = most_keys; keys >= 16; keys /= 2) {
       // By fragments a warp has sixteen rows, and two warps hide more of each other's waits.
-      const GpuAttentionShape s = is_narrow_float(p.type)
-                                      ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
-                                      : GpuAttentionShape{rows, keys, 128};
+      const GpuAttentionShape s =
+          is_narrow_float(p.type) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
+                                  : GpuAttentionShape{rows, keys, 128};
       if (fits(p, s, t)) return s;
     }
   return std::nullopt;

@@ -1,9 +1,9 @@
 // Attention of f16 and bf16 on a GPU by the fragments of its tensor cores.
 //
-// A warp has sixteen query rows, whose scores stand in its lanes as a fragment's sums do: two rows a
-// lane, which four lanes share. As sums lie, the second product's left factor does, so the weights
-// need no way through memory: they are only rounded to the operands' type, two to a register. Sums,
-// maxima and weights are f32 up to there.
+// A warp has sixteen query rows, whose scores stand in its lanes as a fragment's sums do: two rows
+// a lane, which four lanes share. As sums lie, the second product's left factor does, so the
+// weights need no way through memory: they are only rounded to the operands' type, two to a
+// register. Sums, maxima and weights are f32 up to there.
 //
 // Keys are the first product's right factor as they lie in shared memory, values the second one's
 // transposed on their way into registers.
@@ -133,8 +133,7 @@ class WarpsLowering : GpuAttentionBlock {
             kb::let_index(name, kb::index(ir::min(first_key() + column(t, e), p_.m - 1))));
         for (int half = 0; half < (by_row ? kHalves : 1); ++half) {
           const Dim row = by_row ? Dim::symbol(fmt::format("mr{}", half)) : Dim(0);
-          out.push_back(
-              kb::set_reg(bias_, at(t, half, e), mask(row, Dim::symbol(name), out)));
+          out.push_back(kb::set_reg(bias_, at(t, half, e), mask(row, Dim::symbol(name), out)));
         }
       }
   }
@@ -144,21 +143,18 @@ class WarpsLowering : GpuAttentionBlock {
     for (int x = 0; x < tiles_ * kSums; ++x) out.push_back(kb::set_reg(scores_, x, number(0)));
     const Dim lane = gpu::lane(), depth = Dim::symbol("sc") * kDepth;
     std::vector<StmtRef> body;
-    body.push_back(kb::warp_load(
-        left_, 0, 4, q_,
-        (gpu::warp() * kRows + ir::mod(lane, 16)) * depth_pitch_ + depth +
-            ir::floordiv(lane, 16) * 8));
+    body.push_back(kb::warp_load(left_, 0, 4, q_,
+                                 (gpu::warp() * kRows + ir::mod(lane, 16)) * depth_pitch_ + depth +
+                                     ir::floordiv(lane, 16) * 8));
     const Dim key = ir::mod(lane, 8) + ir::floordiv(lane, 16) * 8;
     const Dim part = ir::mod(ir::floordiv(lane, 8), 2) * 8;
     for (int t = 0; t < tiles_; t += 2) {
-      body.push_back(kb::warp_load(right_, 0, 4, k_,
-                                   (key + t * kColumns) * depth_pitch_ + depth + part));
+      body.push_back(
+          kb::warp_load(right_, 0, 4, k_, (key + t * kColumns) * depth_pitch_ + depth + part));
       for (int i = 0; i < 2; ++i)
-        body.push_back(
-            kb::warp_dot(fragment_, scores_, (t + i) * kSums, left_, 0, right_, 2 * i));
+        body.push_back(kb::warp_dot(fragment_, scores_, (t + i) * kSums, left_, 0, right_, 2 * i));
     }
-    out.push_back(
-        kb::loop(LoopKind::kSerial, "sc", 0, depth_ / kDepth, kb::seq(std::move(body))));
+    out.push_back(kb::loop(LoopKind::kSerial, "sc", 0, depth_ / kDepth, kb::seq(std::move(body))));
   }
 
   // Scores to weights, with what they do to the sums so far.
@@ -173,18 +169,17 @@ class WarpsLowering : GpuAttentionBlock {
       const ValueRef x = kb::reg(scores_, at(t, half, e));
       const ValueRef bias =
           p_.masked ? kb::reg(bias_, at(t, mask_has_rows() ? half : 0, e)) : nullptr;
-      out.push_back(kb::set_reg(scores_, at(t, half, e),
-                                bias ? kb::fma(x, scale, bias) : kb::mul(x, scale)));
+      out.push_back(
+          kb::set_reg(scores_, at(t, half, e), bias ? kb::fma(x, scale, bias) : kb::mul(x, scale)));
     });
     std::vector<StmtRef> tail;
     each([&](int t, int half, int e) {
-      const ValueRef exists = kb::compare(
-          kir::CompareOp::kLt, kb::index(first_key() + column(t, e)), kb::index(p_.m));
+      const ValueRef exists =
+          kb::compare(kir::CompareOp::kLt, kb::index(first_key() + column(t, e)), kb::index(p_.m));
       tail.push_back(kb::set_reg(scores_, at(t, half, e),
                                  kb::select(exists, kb::reg(scores_, at(t, half, e)), lowest())));
     });
-    out.push_back(
-        kb::if_then(kb::lt(p_.m, first_key() + shape_.keys), kb::seq(std::move(tail))));
+    out.push_back(kb::if_then(kb::lt(p_.m, first_key() + shape_.keys), kb::seq(std::move(tail))));
     for (int half = 0; half < kHalves; ++half) {
       ValueRef most = kb::reg(scores_, at(0, half, 0));
       for (int x = 1; x < 2 * tiles_; ++x)
@@ -227,22 +222,21 @@ class WarpsLowering : GpuAttentionBlock {
       std::vector<StmtRef> step;
       for (int i = 0; i < 2; ++i)
         for (int half = 0; half < kHalves; ++half)
-          step.push_back(kb::set_reg(
-              left_, 2 * i + half,
-              kb::cast(p_.type, pair(kb::reg(scores_, at(t + i, half, 0)),
-                                     kb::reg(scores_, at(t + i, half, 1))))));
+          step.push_back(
+              kb::set_reg(left_, 2 * i + half,
+                          kb::cast(p_.type, pair(kb::reg(scores_, at(t + i, half, 0)),
+                                                 kb::reg(scores_, at(t + i, half, 1))))));
       for (int64_t c = 0; c < width_ / kColumns; c += 2) {
         step.push_back(kb::warp_load(right_, 0, 4, v_,
                                      (ir::mod(lane, 16) + t * kColumns) * width_pitch_ +
                                          c * kColumns + ir::floordiv(lane, 16) * 8,
                                      /*transposed=*/true));
         for (int i = 0; i < 2; ++i)
-          step.push_back(
-              kb::warp_dot(fragment_, sums_, (c + i) * kSums, left_, 0, right_, 2 * i));
+          step.push_back(kb::warp_dot(fragment_, sums_, (c + i) * kSums, left_, 0, right_, 2 * i));
       }
-      out.push_back(t == 0 ? kb::seq(std::move(step))
-                           : kb::if_then(kb::lt(first_key() + t * kColumns, p_.m),
-                                         kb::seq(std::move(step))));
+      out.push_back(
+          t == 0 ? kb::seq(std::move(step))
+                 : kb::if_then(kb::lt(first_key() + t * kColumns, p_.m), kb::seq(std::move(step))));
     }
   }
 

@@ -95,13 +95,12 @@ struct Extents {
   explicit Extents(const Product& p)
       // A sequence; a layer's width; the heads of an attention.
       : m(known(p.m, 64)), n(known(p.n, 512)), k(known(p.k, 512)) {
-    for (const Dim& d : p.batch) batch *= known(d, 8);
+    for (const kir::Dim& d : p.batch) batch *= known(d, 8);
   }
-  static double known(const Dim& d, double otherwise) {
+  static double known(const kir::Dim& d, double otherwise) {
     const auto c = d.as_constant();
     return c ? static_cast<double>(std::max<int64_t>(1, *c)) : otherwise;
   }
-  using Dim = kir::Dim;
 };
 
 // Cycles that a product takes, roughly: what a multiprocessor of compute capability 9.0 does in a

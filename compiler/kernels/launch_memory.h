@@ -20,7 +20,7 @@ struct LaunchCell {
   bool read_by_others = false;     // by blocks before the last reader's
 };
 
-// Who touches: a thread by its number, or kSeveral lanes of a warp.
+// Who touches: a thread by its number in the block, or several lanes of a warp.
 struct Toucher {
   static constexpr int32_t kWarps = -1;  // several warps; as a reader alone
   static int32_t all_of(int warp) { return -2 - warp; }

@@ -11,14 +11,19 @@ namespace nimble {
 namespace {
 
 constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+constexpr const char* kToolkit = "/usr/local/cuda/lib64/";  // where its installer puts it
 
 std::vector<std::string> files() {
-  std::vector<std::string> out(std::begin(kFiles), std::end(kFiles));
   const char* named = std::getenv("NIMBLE_NVRTC");
-  if (!named || !*named) return out;
+  std::vector<std::string> out;
+  if (!named || !*named) {
+    for (const char* folder : {"", kToolkit})
+      for (const char* file : kFiles) out.push_back(std::string(folder) + file);
+    return out;
+  }
   std::error_code ignored;
   if (!std::filesystem::is_directory(named, ignored)) return {named};
-  for (std::string& file : out) file = std::string(named) + "/" + file;
+  for (const char* file : kFiles) out.push_back(std::string(named) + "/" + file);
   return out;
 }
 

@@ -99,36 +99,42 @@ Function storage(DType t, int lanes) {
   return o.done();
 }
 
-// Every way to read and write memory.
+// Every way to read and write memory, of four blocks.
 Function accesses(DType t, int lanes) {
   KernelBuilder k("accesses_" + word(t) + "_" + std::to_string(lanes));
   k.launch(64, 4);
-  const Dim n = k.symbol("n"), m = k.symbol("m", {0, 1 << 20, 64});
-  const Dim at = Dim::symbol("block_x") * Dim(64 * lanes) + kThread * lanes;
-  const BufferRef x = tensor(k, "x", t, n + m, false), y = tensor(k, "y", t, n + m, true);
-  const BufferRef unaligned = k.in("unaligned", t, n);
-  const BufferRef shared = k.shared("shared", t, 64 * lanes);
-  const BufferRef scratch = k.scratch("scratch", t, n);
+  const Dim n = k.symbol("n"), m = k.symbol("m", {0, 1 << 20, 64});  // lanes within are valid
+  const Dim block = Dim::symbol("block_x");
+  const Dim all = Dim(4 * 64 * lanes), at = block * Dim(64 * lanes) + kThread * lanes;
+  const BufferRef x = tensor(k, "x", t, 4 * all, false), unaligned = k.in("unaligned", t, 4 * all);
+  const BufferRef shared = k.shared("shared", t, 64 * lanes),
+                  scratch = k.scratch("scratch", t, all);
   const BufferRef r = k.registers("r", t, 2, lanes);
+  int outputs = 0;
+  const auto out = [&](const Dim& extent) {
+    return tensor(k, "y" + std::to_string(outputs++), t, extent, true);
+  };
   const ValueRef a = load(x, at, lanes);
   return k.body({
-      store(y, at, a),
-      store(y, at + n, load(unaligned, at, lanes)),
-      store_masked(y, at, load_masked(x, at, lanes, n - at), n - at),
-      store_masked(y, at, load_masked(x, at, lanes, m - at, a), m - at),
-      store(y, at, load_masked(x, at + n, lanes, n - at, a)),
-      store_strided(y, at, n, load_strided(x, at, n, lanes)),
-      store_strided(y, at, 3, load_strided(x, at, n, lanes, n - at), n - at),
-      store(y, at, load_strided(x, at, 0, lanes)),
+      store(out(all), at, a),
+      store(out(all + 1), at + 1, load(unaligned, at, lanes)),
+      store(out(all), at, load(x, at + 1, lanes)),
+      store_masked(out(all), at, load_masked(x, at, lanes, n - at), n - at),
+      store_masked(out(all), at, load_masked(x, at, lanes, m - at, a), m - at),
+      store_masked(out(all + 1), at + 1, load_masked(unaligned, at, lanes, n - at, a), n - at),
+      store_strided(out(4 * all), at * 4, 3, load_strided(x, at, 2, lanes)),
+      store_strided(out(4 * all), at * 4, 3, load_strided(x, at, 2, lanes, n - at), n - at),
+      store(out(all), at, load_strided(x, at, 0, lanes)),
       set_reg(r, 0, a),
-      set_reg(r, 1, load_masked(x, at, lanes, n, reg(r, 0))),
+      set_reg(r, 1, load_masked(x, at + all, lanes, n - at, reg(r, 0))),
       let("kept", reg(r, 1)),
       set_reg(r, 1, reg(r, 0)),
       store(shared, kThread * lanes, reg(r, 1)),
       barrier(Together::kBlock),
-      store(scratch, at, load(shared, Dim(64 * lanes) - kThread * lanes - lanes, lanes)),
+      store(scratch, at, load(shared, Dim(63 * lanes) - kThread * lanes, lanes)),
       barrier(Together::kWarp),
-      store(y, at, local("kept", t, lanes)),
+      store(out(all), at, load(scratch, at, lanes)),
+      store(out(all), at, local("kept", t, lanes)),
       prefetch(x, at, 3),
       prefetch(x, at, 2),
   });

@@ -310,15 +310,14 @@ class Verifier {
   }
 
   void check_launch(const Place& where, const Kernel& k, const Implementation& i) {
-    const bool native = i.kind == ImplementationKind::kNative;
-    if (is_gpu(k.device) && !native)
-      report<Fault::kGpuImplementation>(where, i.symbol, static_cast<int>(i.kind));
-    const bool launched = is_gpu(k.device) && native;
+    const bool gpu = is_gpu(k.device);
+    if (gpu && i.kind != ImplementationKind::kNative)
+      return report<Fault::kGpuImplementation>(where, i.symbol, static_cast<int>(i.kind));
     if (!i.launch) {
-      if (launched) report<Fault::kLaunchMissing>(where, i.symbol);
+      if (gpu) report<Fault::kLaunchMissing>(where, i.symbol);
       return;
     }
-    if (!launched) report<Fault::kLaunchElsewhere>(where, i.symbol);
+    if (!gpu) return report<Fault::kLaunchElsewhere>(where, i.symbol);
     for (const DimProgram& p : i.launch->grid) is_program(where, p, k.contract.symbols.size());
     const uint32_t threads = i.launch->threads;
     if (threads == 0 || threads % Launch::kWarp != 0 || threads > Launch::kMaxThreads)

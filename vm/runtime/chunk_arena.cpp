@@ -15,8 +15,9 @@ size_t round_up(size_t bytes, size_t unit) {
 
 }  // namespace
 
-ChunkArena::~ChunkArena() {
+void ChunkArena::give_all_back() noexcept {
   for (const auto& [begin, chunk] : chunks_) give_back_(begin);
+  chunks_.clear();
 }
 
 void* ChunkArena::take(size_t bytes) noexcept {

@@ -23,7 +23,7 @@ class ChunkArena {
   using GiveBack = std::function<void(void* memory)>;
   ChunkArena(Obtain obtain, GiveBack give_back)
       : obtain_(std::move(obtain)), give_back_(std::move(give_back)) {}
-  ~ChunkArena();
+  ~ChunkArena() { give_all_back(); }
   ChunkArena(const ChunkArena&) = delete;
   ChunkArena& operator=(const ChunkArena&) = delete;
 
@@ -33,6 +33,8 @@ class ChunkArena {
   void free(void* memory, size_t bytes) noexcept;
   // Gives all free chunks back.
   void trim() noexcept { trim_to(0); }
+  // The same of all chunks: nobody uses what was handed out of them.
+  void give_all_back() noexcept;
   // Forgets everything: the memory is gone.
   void forget() noexcept { chunks_.clear(); }
 

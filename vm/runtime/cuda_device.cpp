@@ -91,7 +91,7 @@ CudaDevice::~CudaDevice() {
   }
   driver_.cuCtxSetCurrent(context_);
   driver_.cuStreamSynchronize(stream_);
-  arena_.trim();
+  arena_.give_all_back();
   for (const cuda::Event event : stage_events_)
     if (event) driver_.cuEventDestroy_v2(event);
   if (stage_) driver_.cuMemFreeHost(stage_);

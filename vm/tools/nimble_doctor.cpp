@@ -18,6 +18,7 @@
 #include "vm/base/cpu.h"
 #include "vm/base/device_number.h"
 #include "vm/base/host_state.h"
+#include "vm/base/nvrtc_library.h"
 #include "vm/tools/machine_measure.h"
 
 namespace nimble {
@@ -146,6 +147,13 @@ Json programs_report() {
   for (const Subcommand& s : subcommands())
     programs[std::string(s.name)] = !program_of(s.name).empty();
   return programs;
+}
+
+// NVIDIA's compiler, which `nimble compile` takes for GPUs.
+Json nvrtc_report() {
+  const NvrtcLibrary& library = nvrtc_library();
+  if (library.handle) return {{"version", library.version}};
+  return {{"version", nullptr}, {"why", library.why}};
 }
 
 // A sentence of what was measured, for people.
@@ -319,9 +327,10 @@ int run(int argc, char** argv) {
       "  nimble doctor --measure --threads 1,4,8 --format json > machine.json");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;
   const CpuInfo& cpu = host_cpu();
-  Json report = {{"version", NIMBLE_VERSION},   {"cpu", cpu_report(cpu)},
-                 {"cores", cores_report(cpu)},  {"memory", memory_report(cpu)},
-                 {"devices", devices_report()}, {"programs", programs_report()}};
+  Json report = {{"version", NIMBLE_VERSION},    {"cpu", cpu_report(cpu)},
+                 {"cores", cores_report(cpu)},   {"memory", memory_report(cpu)},
+                 {"devices", devices_report()},  {"nvrtc", nvrtc_report()},
+                 {"programs", programs_report()}};
   if (measure) {
     if (options.threads.empty()) {
       options.threads = {1};

@@ -20,7 +20,7 @@ namespace nimble::codegen {
 
 // Why no code for GPUs can be made here; "" if it can.
 std::string why_no_cuda();
-// "NVRTC 13.0.88"; "" where it is missing.
+// "NVRTC 13.0"; "" where it is missing.
 std::string cuda_backend_version();
 
 // The CUDA C++ of one function, which unroll.h has left. Error(kUnsupported) for a CPU's function.

@@ -2,6 +2,8 @@
 // once where the buffer's alignment and what is known of the index prove it aligned. Such an access
 // gives words (CudaEmitter::Parts), of which lanes are made when somebody asks: what is only
 // carried from here to there stays as it is.
+#include <algorithm>
+
 #include "compiler/codegen/cuda/emitter.h"
 #include "vm/base/error.h"
 
@@ -11,7 +13,7 @@ using ir::Dim;
 
 namespace {
 
-constexpr int kArgumentAlignment = 64, kScratchAlignment = 64, kSharedAlignment = 128;
+constexpr int kScratchAlignment = 64, kSharedAlignment = 128;
 constexpr int kWidest = 16;  // bytes of one access
 
 int bytes_of(DType t) {
@@ -49,7 +51,7 @@ std::string CudaEmitter::pointer(const kir::Buffer& b, const Dim& index) {
 int64_t CudaEmitter::alignment(const kir::Buffer& b, const Dim& index) const {
   int64_t base = kScratchAlignment;
   if (b.scope == kir::Scope::kShared) base = kSharedAlignment;
-  if (b.scope == kir::Scope::kArgument) base = b.alignment ? b.alignment : kArgumentAlignment;
+  if (b.scope == kir::Scope::kArgument) base = std::max(b.alignment, bytes_of(b.dtype));
   int64_t known = bytes_of(b.dtype);
   while (2 * known <= kWidest && base % (2 * known) == 0 &&
          facts_.divisible(index, 2 * known / bytes_of(b.dtype)) == ir::Proof::kYes)

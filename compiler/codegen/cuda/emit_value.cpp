@@ -322,30 +322,6 @@ std::string CudaEmitter::binary(BinaryOp op, DType t, const std::string& a,
   const auto shift = [&](const char* symbol, const std::string& from) {
     return fmt::format("({})({} {} ({} & {}))", type, from, symbol, c, 8 * size_of(t) - 1);
   };
-  if (t == DType::kBool) {  // integers modulo 2
-    switch (op) {
-      case BinaryOp::kAdd:
-      case BinaryOp::kSub:
-      case BinaryOp::kXor:
-        return infix("!=");
-      case BinaryOp::kMul:
-      case BinaryOp::kDiv:
-      case BinaryOp::kMin:
-      case BinaryOp::kAnd:
-        return infix("&");
-      case BinaryOp::kMax:
-      case BinaryOp::kOr:
-        return infix("|");
-      case BinaryOp::kMod:
-        return "false";
-      case BinaryOp::kShl:
-      case BinaryOp::kShr:
-        return fmt::format("{} & !{}", a, c);
-      case BinaryOp::kScale:
-        break;
-    }
-    NIMBLE_UNREACHABLE();
-  }
   switch (op) {
     case BinaryOp::kAdd:
       return is_float(t) ? infix("+") : wrapped("+");

@@ -2,12 +2,12 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
+#include "vm/base/nvrtc_library.h"
 
 namespace nimble::codegen {
 namespace {
@@ -16,12 +16,9 @@ namespace {
 struct Program;
 constexpr int kSuccess = 0, kCompilation = 6;
 
-constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-
 }  // namespace
 
 struct Nvrtc::Functions {
-  int (*version)(int* major, int* minor);
   int (*create)(Program** program, const char* source, const char* name, int headers,
                 const char* const* texts, const char* const* names);
   int (*destroy)(Program** program);
@@ -42,7 +39,6 @@ Nvrtc::Nvrtc(void* library) {
     if (!symbol) why_ = std::string("it lacks ") + name;
     function = reinterpret_cast<std::decay_t<decltype(function)>>(symbol);
   };
-  find(f.version, "nvrtcVersion");
   find(f.create, "nvrtcCreateProgram");
   find(f.destroy, "nvrtcDestroyProgram");
   find(f.compile, "nvrtcCompileProgram");
@@ -54,46 +50,19 @@ Nvrtc::Nvrtc(void* library) {
   find(f.ptx, "nvrtcGetPTX");
   find(f.error, "nvrtcGetErrorString");
   if (!why_.empty()) return;
-  int major = 0, minor = 0;
-  if (const int result = f.version(&major, &minor); result != kSuccess) {
-    why_ = std::string("it fails: ") + f.error(result);
-    return;
-  }
-  version_ = fmt::format("{}.{}", major, minor);
+  version_ = nvrtc_library().version;
   functions_ = &f;
 }
 
 const Nvrtc* Nvrtc::get(std::string* why) {
-  struct Opened {
-    const Nvrtc* nvrtc = nullptr;
-    std::string why;
-  };
-  static const Opened opened = [] {
-    Opened out;
-    std::vector<std::string> files(std::begin(kFiles), std::end(kFiles));
-    if (const char* named = std::getenv("NIMBLE_NVRTC"); named && *named) {
-      if (std::filesystem::is_directory(named))
-        for (std::string& file : files) file = std::string(named) + "/" + file;
-      else
-        files = {named};
-    }
-    for (const std::string& file : files) {
-      void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed
-      if (!library) {
-        out.why += (out.why.empty() ? "" : "; ") + std::string(::dlerror());
-        continue;
-      }
-      const auto* nvrtc = new Nvrtc(library);
-      if (nvrtc->functions_) {
-        out.nvrtc = nvrtc;
-        return out;
-      }
-      out.why = file + ": " + nvrtc->why_;
-    }
-    return out;
-  }();
-  if (why) *why = opened.nvrtc ? "" : opened.why;
-  return opened.nvrtc;
+  const NvrtcLibrary& library = nvrtc_library();
+  if (!library.handle) {
+    if (why) *why = library.why;
+    return nullptr;
+  }
+  static const Nvrtc nvrtc(library.handle);
+  if (why) *why = nvrtc.why_;
+  return nvrtc.functions_ ? &nvrtc : nullptr;
 }
 
 Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& architecture,

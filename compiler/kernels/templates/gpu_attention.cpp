@@ -60,14 +60,23 @@ GpuAttentionShape shape_of(const Config& c) {
   return {knob_int(c, "rows"), knob_int(c, "keys"), static_cast<int>(knob_int(c, "threads"))};
 }
 
+bool fits(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
+  return is_narrow_float(p.type) ? fits_warps(p, s, t) : fits_lanes(p, s, t);
+}
+
 // Few rows keep many blocks busy where the length is open or short; many read the keys less often.
 std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const TargetInfo& t) {
   const auto n = p.n.as_constant(), m = p.m.as_constant();
   const int64_t most_rows = n && *n >= 512 ? 64 : n && *n <= 8 ? 8 : 16;
   const int64_t most_keys = m && *m <= 16 ? 16 : m && *m <= 32 ? 32 : 64;
   for (int64_t rows = most_rows; rows >= 8; rows /= 2)
-    for (int64_t keys = most_keys; keys >= 16; keys /= 2)
-      if (const GpuAttentionShape s{rows, keys, 128}; fits_lanes(p, s, t)) return s;
+    for (int64_t keys = most_keys; keys >= 16; keys /= 2) {
+      // By fragments a warp has sixteen rows, and two warps hide more of each other's waits.
+      const GpuAttentionShape s =
+          is_narrow_float(p.type) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
+                                  : GpuAttentionShape{rows, keys, 128};
+      if (fits(p, s, t)) return s;
+    }
   return std::nullopt;
 }
 
@@ -87,7 +96,7 @@ std::optional<GpuAttention> gpu_attention_of(const Workload& w) {
   GpuAttention p;
   const ir::Type q = ir::type_of(e.args[0]), k = ir::type_of(e.args[1]), v = ir::type_of(e.args[2]);
   p.type = q->dtype;
-  if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
+  if (!is_float(p.type)) return std::nullopt;
   p.heads = ir::attr<int64_t>(e.attrs, "heads");
   p.scale = ir::attr<double>(e.attrs, "scale");
   const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
@@ -202,6 +211,19 @@ ValueRef GpuAttentionBlock::mask(const Dim& row, const Dim& key, std::vector<Stm
   return kb::cast(sum_type_, v);
 }
 
+ValueRef GpuAttentionBlock::shift_of(const ValueRef& most) const {
+  const ValueRef lowest = number(-std::numeric_limits<double>::infinity());
+  return kb::select(kb::compare(kir::CompareOp::kEq, most, lowest), number(0), most);
+}
+
+ValueRef GpuAttentionBlock::factor_of(const ValueRef& total) const {
+  const ValueRef factor = kb::div(number(1), total);
+  if (const auto m = p_.m.as_constant(); m && *m > 0) return factor;
+  const ValueRef none =
+      kb::compare(kir::CompareOp::kEq, kb::index(p_.m), kb::integer(DType::kI64, 0));
+  return kb::select(none, number(0), factor);
+}
+
 ValueRef GpuAttentionBlock::let(std::vector<StmtRef>& out, ValueRef v) {
   const std::string name = fmt::format("x{}", names_++);
   out.push_back(kb::let(name, v));
@@ -224,12 +246,12 @@ std::vector<Knob> GpuAttentionTemplate::knobs(const Workload&, const TargetInfo&
   Knob rows = int_knob("rows", {8, 16, 32, 64, 128});
   rows.tile = true;
   return {std::move(rows), int_knob("keys", {16, 32, 64, 128}),
-          int_knob("threads", {64, 128, 256})};
+          int_knob("threads", {32, 64, 128, 256})};
 }
 
 bool GpuAttentionTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto plan = gpu_attention_of(w);
-  return plan && well_formed(knobs(w, t), c) && fits_lanes(*plan, shape_of(c), t);
+  return plan && well_formed(knobs(w, t), c) && fits(*plan, shape_of(c), t);
 }
 
 Config GpuAttentionTemplate::default_config(const Workload& w, const TargetInfo& t) const {
@@ -243,7 +265,9 @@ Lowered GpuAttentionTemplate::lower(const Workload& w, const Config& c, const Ta
                                     const std::string& name) const {
   const auto plan = gpu_attention_of(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of gpu_attention", to_json(c));
-  return gpu::one_gpu_kernel(lower_attention_lanes(w, *plan, shape_of(c), name));
+  const auto* schedule =
+      is_narrow_float(plan->type) ? &lower_attention_warps : &lower_attention_lanes;
+  return gpu::one_gpu_kernel(schedule(w, *plan, shape_of(c), name));
 }
 
 }  // namespace nimble::kernels

@@ -38,6 +38,11 @@ bool fits_lanes(const GpuAttention& p, const GpuAttentionShape& s, const TargetI
 kir::Function lower_attention_lanes(const Workload& w, const GpuAttention& p,
                                     const GpuAttentionShape& s, const std::string& name);
 
+// The same of f16 and bf16 by fragments (gpu_attention_warps.cpp): sixteen rows a warp.
+bool fits_warps(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t);
+kir::Function lower_attention_warps(const Workload& w, const GpuAttention& p,
+                                    const GpuAttentionShape& s, const std::string& name);
+
 // The half of a lowering that no schedule changes.
 class GpuAttentionBlock {
  public:
@@ -62,6 +67,12 @@ class GpuAttentionBlock {
   // What is added to the scaled score of a query row and a key, which exist.
   kir::ValueRef mask(const Dim& row, const Dim& key, std::vector<kir::StmtRef>& out);
   bool mask_has_rows() const;
+
+  // What is subtracted from the scores of a row whose largest so far is `most`: it, or 0 where all
+  // keys are masked, so that their weights are exp(-inf).
+  kir::ValueRef shift_of(const kir::ValueRef& most) const;
+  // What the sums of a row are multiplied by in the end: 1 / `total`, and 0 without any key.
+  kir::ValueRef factor_of(const kir::ValueRef& total) const;
 
   kir::ValueRef let(std::vector<kir::StmtRef>& out, kir::ValueRef v);
   kir::ValueRef number(double v, int lanes = 1) const;

@@ -192,9 +192,7 @@ class LanesLowering : GpuAttentionBlock {
       most = gpu::all_of_lanes(out, fmt::format("most{}", i), most, kRowLanes,
                                [](const ValueRef& a, const ValueRef& b) { return kb::max(a, b); });
       most = let(out, kb::max(most, kb::reg(maximum_, i)));
-      // Where all keys so far are masked, their weights and those of the sums are exp(-inf).
-      const ValueRef none = kb::compare(kir::CompareOp::kEq, most, lowest());
-      const ValueRef shift = let(out, kb::select(none, number(0), most));
+      const ValueRef shift = let(out, shift_of(most));
       const ValueRef fade =
           let(out, km::exp_flushed(let(out, kb::sub(kb::reg(maximum_, i), shift))));
       out.push_back(kb::set_reg(maximum_, i, most));
@@ -242,13 +240,7 @@ class LanesLowering : GpuAttentionBlock {
     const ValueRef sum =
         gpu::all_of_lanes(all, fmt::format("total{}", i), kb::reg(total_, i), kRowLanes,
                           [](const ValueRef& a, const ValueRef& b) { return kb::add(a, b); });
-    ValueRef factor = kb::div(number(1), sum);
-    if (const auto m = p_.m.as_constant(); !m || *m == 0) {
-      const ValueRef none =
-          kb::compare(kir::CompareOp::kEq, kb::index(p_.m), kb::integer(DType::kI64, 0));
-      factor = kb::select(none, number(0), factor);
-    }
-    factor = let(all, factor);
+    const ValueRef factor = let(all, factor_of(sum));
     const int width = static_cast<int>(o_.vector);
     std::vector<StmtRef> stores;
     for (int64_t v = 0; v < o_.vectors; ++v) {

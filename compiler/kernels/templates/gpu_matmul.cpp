@@ -125,8 +125,8 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
     reads = s.tiles() * (s.tile_rows * lhs + s.tile_columns * rhs) * s.k_step / kSharedBytes;
   } else {
     compute = products / kMultiplyAdds;
-    // A warp reads a quarter of the bytes that it would without neighbours that want the same.
-    reads = s.tiles() / 32.0 * (s.tile_rows + s.tile_columns) / 4 * s.k_step;
+    // Reads of 16 bytes in two turns each, of rows once for four steps of k.
+    reads = s.tiles() / 32.0 * (s.tile_rows + s.tile_columns) / 2 * s.k_step;
   }
   const double warps = s.threads() / 32.0;
   compute = std::max(compute, reads) / std::min(1.0, warps / kBusyWarps);
@@ -189,7 +189,7 @@ Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t)
   for (s.block_rows = 4; s.block_rows <= 128; s.block_rows *= 2)
     for (s.block_columns = 16; s.block_columns <= 128; s.block_columns *= 2)
       for (const auto& [rows, columns] : tiles)
-        for (s.k_step = 32; s.k_step <= 64; s.k_step *= 2)
+        for (s.k_step = 32; s.k_step <= 128; s.k_step *= 2)
           for (s.k_split = 1; s.k_split <= 8; s.k_split *= 2)
             for (s.stages = 3; s.stages <= 4; ++s.stages) {
               s.tile_rows = rows;

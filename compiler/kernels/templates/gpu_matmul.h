@@ -90,7 +90,7 @@ class SharedTile {
   void set_source(kir::BufferRef global, const kir::Dim& matrix, const kir::Dim& first,
                   const kir::Dim& extent, const kir::Dim& k);
   // Binds what copies have in common; stands once, ahead of them.
-  void prepare(std::vector<kir::StmtRef>& out);
+  void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
   // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros.
   kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
 

@@ -35,6 +35,11 @@ bool divides(const Workload& w, const Dim& d, int64_t by) {
   return w.facts.divisible(d, by) == ir::Proof::kYes;
 }
 
+// The largest value that the facts allow: what is known to be small is reckoned with 32 bits.
+int64_t most_of(const Workload& w, const Dim& d) {
+  return w.facts.range(d).high;
+}
+
 bool is_copied(DType t, int elements) {
   return static_cast<int>(size_of(t)) * elements >= 4;
 }
@@ -93,8 +98,8 @@ class TilesLowering {
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body = place();
     for (StmtRef& s : unit_->prologue()) body.push_back(std::move(s));
-    lhs_->prepare(body);
-    rhs_->prepare(body);
+    lhs_->prepare(w_, body);
+    rhs_->prepare(w_, body);
     body.push_back(unit_->zero());
     walk(body);
     if (shares_memory(p_)) body.push_back(kb::barrier(kir::Together::kBlock));
@@ -132,13 +137,13 @@ class TilesLowering {
     const Dim column_tile =
         second_axis ? columns == 1 ? Dim(0) : block(1) : take(column_tiles, single);
     const Dim batch = single ? Dim(0) : rest;
-    const auto origin = [&](const char* symbol, const Dim& tile, int size) {
+    const auto origin = [&](const char* symbol, const Dim& tile, int size, const Dim& extent) {
       if (tile.as_constant()) return tile * size;
-      out.push_back(let(symbol, tile * size, {0, INT64_MAX, size}));
+      out.push_back(let(symbol, tile * size, {0, most_of(w_, extent), size}));
       return Dim::symbol(symbol);
     };
-    first_row_ = origin("m0", row_tile, s_.block_rows);
-    first_column_ = origin("n0", column_tile, s_.block_columns);
+    first_row_ = origin("m0", row_tile, s_.block_rows, p_.m);
+    first_column_ = origin("n0", column_tile, s_.block_columns, p_.n);
     Dim lhs_at = 0, rhs_at = 0;
     if (!single) {
       out.push_back(let("batch", batch));
@@ -200,8 +205,9 @@ class TilesLowering {
     std::vector<StmtRef> body = {
         let("e_row", own_row, {0, s_.block_rows - 1, 1}),
         let("e_column", own_column, {0, s_.block_columns - lanes, lanes}),
-        let("row", first_row_ + Dim::symbol("e_row")),
-        let("column", first_column_ + Dim::symbol("e_column"), {0, INT64_MAX, lanes})};
+        let("row", first_row_ + Dim::symbol("e_row"), {0, most_of(w_, p_.m + s_.block_rows), 1}),
+        let("column", first_column_ + Dim::symbol("e_column"),
+            {0, most_of(w_, p_.n + s_.block_columns), lanes})};
     const Dim row = Dim::symbol("row"), column = Dim::symbol("column");
     ValueRef value;
     for (int team = 0; team < s_.k_split; ++team) {
@@ -259,7 +265,7 @@ void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& firs
   k_ = k;
 }
 
-void SharedTile::prepare(std::vector<StmtRef>& out) {
+void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
   const int vectors = form_.inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
   const Dim outer = rows_shared_out ? ir::floordiv(thread(), vectors) : Dim(0);
@@ -271,7 +277,11 @@ void SharedTile::prepare(std::vector<StmtRef>& out) {
   const Dim from = form_.along_k ? (first_ + symbol("outer")) * pitch + symbol("inner")
                                  : symbol("outer") * pitch + first_ + symbol("inner");
   // Matrices are whole rows, and these whole vectors.
-  out.push_back(let(name_ + "from", matrix_ + from, {0, INT64_MAX, form_.vector}));
+  const int64_t most =
+      matrix_.is_constant(0)
+          ? most_of(w, (extent_ + form_.wide + threads_) * (k_ + form_.k_step + threads_))
+          : INT64_MAX;
+  out.push_back(let(name_ + "from", matrix_ + from, {0, most, form_.vector}));
 }
 
 StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) const {

@@ -100,10 +100,13 @@ class ScalarUnit final : public Unit {
   std::vector<StmtRef> prologue() const override {
     const Dim warp_of_team = ir::floordiv(ir::mod(thread(), s_.team()), kWarpLanes);
     const int warps_across = threads_.across / threads_.lanes_across;
+    // Neighbours have the same columns, next neighbours the same rows: reads of 16 bytes by half a
+    // warp of which every other lane wants what its neighbour does are one turn of shared memory.
+    const int pair = std::min(2, threads_.lanes_down);
     const Dim x = ir::mod(warp_of_team, warps_across) * threads_.lanes_across +
-                  ir::mod(lane(), threads_.lanes_across);
+                  ir::mod(ir::floordiv(lane(), pair), threads_.lanes_across);
     const Dim y = ir::floordiv(warp_of_team, warps_across) * threads_.lanes_down +
-                  ir::floordiv(lane(), threads_.lanes_across);
+                  ir::mod(lane(), pair) + ir::floordiv(lane(), pair * threads_.lanes_across) * pair;
     return {let_team(s_), let("tx", x, threads_.across - 1), let("ty", y, threads_.down - 1)};
   }
 
@@ -170,6 +173,12 @@ class ScalarUnit final : public Unit {
   BufferRef sums_, lhs_registers_, rhs_registers_;
 };
 
+// A vector of two.
+ValueRef pair_of(const ValueRef& a, const ValueRef& b) {
+  return kb::select(kb::compare(kir::CompareOp::kEq, kb::iota(2), kb::integer(DType::kI32, 0, 2)),
+                    kb::broadcast(a, 2), kb::broadcast(b, 2));
+}
+
 // How a fragment's operand comes from shared memory.
 enum class FragmentLoad { kMatrices, kTransposed, kElements };
 FragmentLoad load_of(DType t, bool along_k) {
@@ -231,12 +240,14 @@ class MatrixUnit final : public Unit {
     std::vector<StmtRef> all;
     for (int i = 0; i < tall_; ++i)
       for (int j = 0; j < wide_; ++j)
-        for (int number = 0; number < row_.sum_registers(); ++number) {
+        for (int number = 0; number < row_.sum_registers(); number += 2) {
+          // Two registers are neighbours in a row.
           const Place at = place(WarpOperand::kSum, number);
+          const int first = (i * wide_ + j) * row_.sum_registers() + number;
           all.push_back(kb::store(sums.buffer,
                                   sums.at(team_of(s_), warp_row() + i * row_.m + at.row,
                                           warp_column() + j * row_.n + at.column),
-                                  kb::reg(sums_, (i * wide_ + j) * row_.sum_registers() + number)));
+                                  pair_of(kb::reg(sums_, first), kb::reg(sums_, first + 1))));
         }
     return kb::seq(std::move(all));
   }
@@ -346,7 +357,9 @@ int tile_pad(const Product& p, const Schedule& s, bool rhs) {
 }
 
 int sums_pad(const Product& p, const Schedule& s) {
-  return s.matrix || column_lanes(p, s) == 1 ? 8 : 0;
+  // What a warp writes at once are four or eight rows of 32 bytes, or of vectors two of 64.
+  if (s.matrix || column_lanes(p, s) == 1) return 8;
+  return s.block_columns % 32 == 0 ? 16 : 0;
 }
 
 bool suits_unit(const Product& p, const Schedule& s) {

@@ -181,6 +181,46 @@ TEST_F(GpuMatmulTest, FewRowsGetEnoughBlocks) {
     }
 }
 
+// How a kernel of the default schedule of `known` uses memory on the smaller tensors of `w`.
+kir::LaunchStatistics use_of(const Workload& known, const Workload& w, const TargetInfo& target,
+                             const Sizes& symbols) {
+  const Template& t = *find_template("gpu_matmul");
+  const Config c = t.default_config(known, target);
+  SCOPED_TRACE(to_json(c));
+  const kir::Function f = t.lower(w, c, target, "f").functions.at(0);
+  std::vector<ArgumentMemory> memory;
+  for (const exec::KernelArgument& a : w.contract.arguments) {
+    size_t bytes = size_of(a.dtype);
+    for (const exec::DimProgram& d : a.dims) bytes *= static_cast<size_t>(d.evaluate1(symbols));
+    memory.emplace_back(bytes);
+  }
+  const std::vector<std::span<std::byte>> buffers(memory.begin(), memory.end());
+  kir::LaunchStatistics use;
+  EXPECT_EQ(kir::Interpreter(f).run(buffers, symbols, 1, &use), 0);
+  return use;
+}
+
+// Shared memory serves a warp's lanes in at most two turns where one would do, and global memory is
+// read and written in whole sectors.
+TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
+  for (const char* type : {"f32", "bf16"})
+    for (const bool transposed : {false, true})
+      for (const char* n : {"768", "3072"}) {
+        const auto of = [&](const std::string& k, const std::string& columns) {
+          return product(tensor("m, " + k, type),
+                         tensor(transposed ? columns + ", " + k : k + ", " + columns, type),
+                         fmt::format("out = f32, transpose_b = {}", transposed));
+        };
+        SCOPED_TRACE(fmt::format("{} {} {}", type, transposed, n));
+        const auto use = use_of(of("768", n), of("128", "128"), target_, {53});
+        for (const auto& [name, b] : use.buffers) {
+          EXPECT_LE(b.worst_ways, 2) << name;
+          EXPECT_LE(b.turns, b.least_turns * 5 / 4) << name;
+          EXPECT_EQ(b.sectors, b.least_sectors) << name;
+        }
+      }
+}
+
 TEST_F(GpuMatmulTest, RefusesWhatItDoesNotKnow) {
   const Template& t = *find_template("gpu_matmul");
   const Workload w = product(tensor("m, 24", "bf16"), tensor("24, 36", "bf16"), "out = f32");

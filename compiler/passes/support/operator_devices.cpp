@@ -94,9 +94,7 @@ OperatorDevices::Maker OperatorDevices::outside(const Binding& b) const {
 
 bool OperatorDevices::is_few_host_integers(const Binding& b) const {
   const std::vector<Atom>& args = b.value->args;
-  return is_few_integers(b.var->type) &&
-         std::any_of(args.begin(), args.end(), [](const Atom& a) { return a.is_var(); }) &&
-         std::all_of(args.begin(), args.end(), [&](const Atom& a) {
+  return is_few_integers(b.var->type) && std::all_of(args.begin(), args.end(), [&](const Atom& a) {
            return a.is_constant() || (maker(a) == Maker::kHost && is_few_integers(a.var->type));
          });
 }
@@ -132,7 +130,7 @@ void OperatorDevices::pull_back(const ir::Function& f) {
     read(nullptr)(block.result);
   };
   walk(*f.body);
-  std::unordered_set<const Var*> for_cpu;  // operators whose results the CPU's kernels alone read
+  std::unordered_set<const Var*> for_cpu;  // operators on the CPU, and views that these alone read
   for (auto o = operators_.rbegin(); o != operators_.rend(); ++o) {
     const Var* v = o->binding->var.get();
     const auto by = readers.find(v);
@@ -150,7 +148,7 @@ void OperatorDevices::pull_back(const ir::Function& f) {
         std::none_of(args.begin(), args.end(),
                      [&](const Atom& a) { return maker(a) == Maker::kGpu; }))
       m = Maker::kCpu;
-    if (m == Maker::kCpu) for_cpu.insert(v);
+    if (m != Maker::kGpu) for_cpu.insert(v);
   }
 }
 

@@ -76,6 +76,7 @@ kernel "dense" {
   native "small" launch ([a0], [1], [1]) block 32 shared 0
   native "large" launch ([a0 7 + 8 //], [1], [1]) block 256 shared 49152
 }
+kernel "here" { in f32 () out f32 () scratch [0] dispatch { 0: 0 } host "host.copy" }
 function "main" 2 6 {
   DeviceCopy r1, r1, d2
   LoadConsti r2, 64
@@ -102,6 +103,7 @@ TEST(Launch, ProgramsOfGpusMoveToTheCpu) {
   EXPECT_TRUE(find_violations(e).empty()) << find_violations(e)[0].message;
   EXPECT_EQ(e.constants[0].device, kCpuDevice);
   EXPECT_EQ(e.constants[1].device, kStandInDevice);
+  EXPECT_EQ(e.kernels[1].implementations[0].kind, ImplementationKind::kHost);
   for (const Implementation& i : e.kernels[0].implementations) {
     EXPECT_EQ(i.kind, ImplementationKind::kPortable);
     EXPECT_FALSE(i.launch);

@@ -12,8 +12,10 @@
 #include <mutex>
 #include <thread>
 
-#include "compiler/kernels/interpreter_code.h"
-#include "compiler/kernels/interpreter_lanes.h"
+#include "compiler/kernels/interpreter_compute.h"
+#include "compiler/kernels/interpreter_dim.h"
+#include "compiler/kernels/interpreter_launch.h"
+#include "compiler/kernels/interpreter_memory.h"
 #include "vm/base/error.h"
 
 namespace nimble::kir {
@@ -119,45 +121,7 @@ class Thread {
   }
 
   int64_t dim(const DimCode& d) const {
-    int64_t sum = d.constant;
-    for (const DimCode::Term& t : d.terms) {
-      int64_t product = t.coefficient;
-      bool overflow = false;
-      for (const DimCode::Factor& f : t.factors) {
-        const int64_t v = f.slot >= 0 ? symbols_[f.slot] : apply(f);
-        overflow |= __builtin_mul_overflow(product, v, &product);
-      }
-      overflow |= __builtin_add_overflow(sum, product, &sum);
-      if (overflow) fault("index arithmetic beyond 64 bits");
-    }
-    return sum;
-  }
-
-  int64_t apply(const DimCode::Factor& f) const {
-    int64_t a = dim(f.operands[0]);
-    for (size_t i = 1; i < f.operands.size(); ++i) {
-      const int64_t b = dim(f.operands[i]);
-      switch (f.function) {
-        case Dim::Function::kFloorDiv:
-        case Dim::Function::kMod: {
-          if (b == 0) fault("division by 0 in an index");
-          const int64_t q = a / b - ((a % b != 0 && (a ^ b) < 0) ? 1 : 0);
-          a = f.function == Dim::Function::kMod ? a - q * b : q;
-          break;
-        }
-        case Dim::Function::kMin:
-          a = std::min(a, b);
-          break;
-        case Dim::Function::kMax:
-          a = std::max(a, b);
-          break;
-        case Dim::Function::kBroadcast:
-          if (a != b && a != 1 && b != 1) fault("extents that do not broadcast");
-          a = a == 1 ? b : a;
-          break;
-      }
-    }
-    return a;
+    return evaluate<1>(d, symbols_.data(), [this](const char* problem) { fault(problem); });
   }
 
   // The place of one element, after all checks.
@@ -227,102 +191,22 @@ class Thread {
   }
 
   void compute(const OpCode& op) {
-    const Value& v = *op.value;
-    const int n = v.lanes;
-    Lane* out = &frame_[op.result];
-    const Lane* a = &frame_[op.operand[0] < 0 ? 0 : op.operand[0]];
-    const Lane* b = &frame_[op.operand[1]];
-    const Lane* c = &frame_[op.operand[2]];
-    switch (v.kind) {
-      case ValueKind::kConst:
-        std::fill(out, out + n, constant_lane(v.dtype, v.constant, v.integer));
-        return;
+    switch (op.value->kind) {
       case ValueKind::kIndex:
-        out[0].i = dim(op.access.index);
-        return;
-      case ValueKind::kIota:
-        for (int i = 0; i < n; ++i) out[i].i = i;
+        frame_[op.result].i = dim(op.access.index);
         return;
       case ValueKind::kLoad:
         return load(op);
       case ValueKind::kRegister: {
         const int64_t index = dim(op.access.index);
         const Registers& r = registers(op.access, index, false);
-        std::copy_n(&r.lanes[index * n], n, out);
+        const int n = op.value->lanes;
+        std::copy_n(&r.lanes[index * n], n, &frame_[op.result]);
         return;
       }
-      case ValueKind::kLocal:
-        return;  // read in place
-      case ValueKind::kUnary:
-        if (v.dtype == DType::kF32)
-          for (int i = 0; i < n; ++i) out[i].f32 = float_unary(v.unary, a[i].f32);
-        else if (v.dtype == DType::kF64)
-          for (int i = 0; i < n; ++i) out[i].f64 = float_unary(v.unary, a[i].f64);
-        else
-          for (int i = 0; i < n; ++i) out[i].i = integer_unary(v.dtype, v.unary, a[i].i);
-        return;
-      case ValueKind::kBinary:
-        if (v.dtype == DType::kF32)
-          for (int i = 0; i < n; ++i) out[i].f32 = float_binary(v.binary, a[i].f32, b[i].f32);
-        else
-          for (int i = 0; i < n; ++i) out[i] = binary_lane(v.dtype, v.binary, a[i], b[i]);
-        return;
-      case ValueKind::kFma:
-        if (v.dtype == DType::kF32)
-          for (int i = 0; i < n; ++i)
-            out[i].f32 = r_.fused ? std::fma(a[i].f32, b[i].f32, c[i].f32)
-                                  : rounded(a[i].f32 * b[i].f32) + c[i].f32;
-        else
-          for (int i = 0; i < n; ++i)
-            out[i].f64 = r_.fused ? std::fma(a[i].f64, b[i].f64, c[i].f64)
-                                  : rounded(a[i].f64 * b[i].f64) + c[i].f64;
-        return;
-      case ValueKind::kCompare:
-        for (int i = 0; i < n; ++i) out[i].i = compare_lane(op.from, v.compare, a[i], b[i]);
-        return;
-      case ValueKind::kSelect:
-        for (int i = 0; i < n; ++i) out[i] = a[i].i ? b[i] : c[i];
-        return;
-      case ValueKind::kCast:
-        for (int i = 0; i < n; ++i) out[i] = cast_lane(op.from, v.dtype, a[i]);
-        return;
-      case ValueKind::kBitcast: {
-        std::byte bytes[64 * sizeof(Lane)];
-        for (int i = 0; i < op.from_lanes; ++i)
-          store_lane(op.from, a[i], bytes + static_cast<size_t>(i) * size_of(op.from));
-        for (int i = 0; i < n; ++i)
-          out[i] = load_lane(v.dtype, bytes + static_cast<size_t>(i) * size_of(v.dtype));
-        return;
-      }
-      case ValueKind::kBroadcast:
-        for (int i = 0; i < n; ++i) out[i] = a[i % op.from_lanes];
-        return;
-      case ValueKind::kReduce: {
-        Lane lanes[64];
-        std::copy_n(a, op.from_lanes, lanes);
-        for (int half = op.from_lanes / 2; half > 0; half /= 2)
-          for (int i = 0; i < half; ++i)
-            lanes[i] = binary_lane(v.dtype, v.binary, lanes[i], lanes[half + i]);
-        out[0] = lanes[0];
-        return;
-      }
-      case ValueKind::kExtract:
-        out[0] = a[v.integer];
-        return;
-      case ValueKind::kDot: {
-        const int group = row_of(v.fragment).group;
-        for (int i = 0; i < n; ++i)
-          out[i] = dot_lane(v.fragment, a + i * group, b + i * group, c[i]);
-        return;
-      }
+      default:
+        return compute_lanes(op, frame_.data(), r_.fused);
     }
-  }
-
-  // Keeps the host compiler from contracting a product and a sum into one rounding.
-  template <class T>
-  static T rounded(T v) {
-    volatile T once = v;
-    return once;
   }
 
   void compute_all(const StmtCode& s) {
@@ -330,14 +214,8 @@ class Thread {
   }
 
   bool holds(const StmtCode& s) const {
-    for (const StmtCode::Term& t : s.condition) {
-      const int64_t a = dim(t.a), b = dim(t.b);
-      const bool ok = t.op == Condition::Op::kLt   ? a < b
-                      : t.op == Condition::Op::kLe ? a <= b
-                      : t.op == Condition::Op::kEq ? a == b
-                                                   : a != b;
-      if (!ok) return false;
-    }
+    for (const StmtCode::Term& t : s.condition)
+      if (!kir::holds(t.op, dim(t.a), dim(t.b))) return false;
     return true;
   }
 
@@ -477,7 +355,14 @@ class Thread {
         return tile_move(s);
       case StmtKind::kTileDot:
         return tile_dot(s);
+      case StmtKind::kWarpDot:
+      case StmtKind::kWarpLoad:
+      case StmtKind::kAsyncCopy:
+      case StmtKind::kAsyncCommit:
+      case StmtKind::kAsyncWait:
+        break;  // of launches (interpreter_launch.cpp)
     }
+    NIMBLE_UNREACHABLE();
   }
 
   Region& r_;
@@ -487,53 +372,19 @@ class Thread {
   std::vector<Lane> frame_;
   std::vector<Registers> registers_;
   int32_t status_ = 0;
-
-  friend void prepare(Region&, std::span<const std::span<std::byte>>, std::span<const int64_t>,
-                      std::vector<std::vector<std::byte>>&);
 };
 
-// Checks the arguments and lays out memory; `scratch` owns the scratch buffers.
 void prepare(Region& r, std::span<const std::span<std::byte>> buffers,
              std::span<const int64_t> symbols, std::vector<std::vector<std::byte>>& scratch) {
   const InterpreterCode& code = r.code;
-  const auto refuse = [&](const std::string& problem) {
-    throw Error(Status::kFatal, "kernel " + code.name, problem);
-  };
-  if (buffers.size() != code.arguments || symbols.size() != code.contract_symbols.size())
-    refuse(fmt::format("{} buffers and {} symbols given, {} and {} needed", buffers.size(),
-                       symbols.size(), code.arguments, code.contract_symbols.size()));
-  r.symbols.assign(code.symbols, 0);
-  r.symbols[1] = r.threads;
-  std::copy(symbols.begin(), symbols.end(), r.symbols.begin() + 2);
-  for (size_t i = 0; i < code.facts.size(); ++i) {
-    const int64_t v = symbols[i];
-    const ir::SymbolFacts& f = code.facts[i];
-    if (v < f.low || v > f.high || v % f.divisor != 0)
-      refuse(
-          fmt::format("symbol {} = {} contradicts its stated range", code.contract_symbols[i], v));
-  }
-  Thread evaluator(r, 0);
-  evaluator.symbols_ = r.symbols;
-  r.memory.resize(code.arguments + code.scratch);
-  for (size_t i = 0; i < r.memory.size(); ++i) {
-    const Buffer& b = *code.buffers[i];
-    Memory& m = r.memory[i];
-    m.extent = evaluator.dim(code.extents[i]);
-    if (m.extent < 0) refuse(fmt::format("buffer {} has {} elements", b.name, m.extent));
-    const int64_t copies = b.scope == Scope::kThread ? r.threads : 1;
-    const size_t bytes = static_cast<size_t>(m.extent * copies) * size_of(b.dtype);
-    m.cells.resize(static_cast<size_t>(m.extent * copies));
-    if (b.scope != Scope::kArgument) {
-      scratch.emplace_back(bytes);
-      m.data = scratch.back().data();
-      continue;
-    }
-    if (buffers[i].size() < bytes)
-      refuse(fmt::format("buffer {} has {} bytes, {} needed", b.name, buffers[i].size(), bytes));
-    m.data = buffers[i].data();
-    if (b.alignment > 1 && bytes > 0 && reinterpret_cast<uintptr_t>(m.data) % b.alignment != 0)
-      refuse(fmt::format("buffer {} is not aligned to {} bytes", b.name, b.alignment));
-    if (code.defined[i]) std::fill(m.cells.begin(), m.cells.end(), Cell{kBefore, 0});
+  r.symbols = bind_symbols(code, symbols, r.threads);
+  for (const BoundMemory& m : bind_memory(code, r.symbols, buffers, r.threads, scratch)) {
+    const size_t i = r.memory.size();
+    const int64_t copies = code.buffers[i]->scope == Scope::kThread ? r.threads : 1;
+    const bool defined = i < code.arguments && code.defined[i];
+    r.memory.push_back({m.data, m.extent,
+                        std::vector<Cell>(static_cast<size_t>(m.extent * copies),
+                                          Cell{defined ? kBefore : 0, 0})});
   }
 }
 
@@ -549,7 +400,9 @@ Interpreter::~Interpreter() = default;
 Interpreter::Interpreter(Interpreter&&) noexcept = default;
 
 int32_t Interpreter::run(std::span<const std::span<std::byte>> buffers,
-                         std::span<const int64_t> symbols, int threads) const {
+                         std::span<const int64_t> symbols, int threads,
+                         LaunchStatistics* statistics) const {
+  if (code_->launch_threads > 0) return run_launch(*code_, options_, buffers, symbols, statistics);
   NIMBLE_CHECK(threads >= 1 && threads < static_cast<int>(kSeveral) - 1);
   Region region{*code_, options_.fused, threads, {}, {}, Token(threads)};
   std::vector<std::vector<std::byte>> scratch;

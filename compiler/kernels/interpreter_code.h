@@ -29,6 +29,7 @@ struct DimCode {
   };
   int64_t constant = 0;
   std::vector<Term> terms;
+  bool by_lane = false;  // of a launch: may differ between the lanes of a warp
 };
 
 struct AccessCode {
@@ -45,7 +46,7 @@ struct OpCode {
   int operand[3] = {0, 0, 0};  // kLoad: operand[0] is the passthrough, or -1
   DType from{};                // element type of the first operand
   int from_lanes = 1;
-  AccessCode access;  // kLoad, kRegister; kIndex uses access.index
+  AccessCode access;  // kLoad, kRegister; kIndex and kShuffle use access.index
 };
 
 struct StmtCode {
@@ -58,26 +59,31 @@ struct StmtCode {
     Condition::Op op;
   };
   std::vector<Term> condition;
-  AccessCode access;
+  AccessCode access, to;          // to: kAsyncCopy
   std::vector<AccessCode> tiles;  // of `tiles`, with their numbers; of `shapes`, with their rows
   std::vector<OpCode> ops;        // computes the statement's value
   int value = 0;                  // where in the frame
   int32_t check = 0;
+  bool meets = false;  // a block's barrier is this or in it
 };
 
 struct InterpreterCode {
   std::string name;
-  std::vector<BufferRef> buffers;  // arguments, scratch, registers
+  std::vector<BufferRef> buffers;  // arguments, scratch, shared, registers
   std::vector<DimCode> extents;
   std::vector<bool> defined;  // arguments: whether the caller's contents may be read
-  size_t arguments = 0, scratch = 0;
-  int symbols = 0;  // slots: thread, threads, contract's symbols, locals
+  size_t arguments = 0, scratch = 0, shared = 0;
+  int symbols = 0;  // slots: thread, threads, contract's symbols, a launch's block_x, …, locals
   std::vector<std::string> contract_symbols;
   std::vector<ir::SymbolFacts> facts;  // of the contract's symbols
   int frame = 0;                       // lanes
   bool has_barrier = false;
+  int launch_threads = 0;  // 0: a CPU's function
+  std::vector<DimCode> grid;
   StmtRef root;  // keeps the statements and values alive
   StmtCode body;
+
+  size_t memories() const { return arguments + scratch + shared; }
 };
 
 InterpreterCode compile_for_interpreter(const Function& f);

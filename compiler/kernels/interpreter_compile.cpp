@@ -1,4 +1,5 @@
 #include <unordered_map>
+#include <unordered_set>
 
 #include "compiler/kernels/interpreter_code.h"
 #include "vm/base/error.h"
@@ -12,14 +13,19 @@ class Compiler {
   explicit Compiler(const Function& f) {
     code_.name = f.name;
     code_.root = f.body;
-    slot_of("thread");
+    by_lane_.insert(slot_of("thread"));
     slot_of("threads");
     code_.contract_symbols = f.contract.symbols;
     for (const std::string& s : f.contract.symbols) {
       slot_of(s);
       code_.facts.push_back(f.facts.facts(s));
     }
-    for (const auto* list : {&f.arguments, &f.scratch, &f.registers}) {
+    if (f.launch) {
+      code_.launch_threads = f.launch->threads;
+      for (const Dim& d : f.launch->grid) code_.grid.push_back(dim(d));
+      for (const char* s : {"block_x", "block_y", "block_z"}) slot_of(s);
+    }
+    for (const auto* list : {&f.arguments, &f.scratch, &f.shared, &f.registers}) {
       for (const BufferRef& b : *list) {
         buffers_[b.get()] = static_cast<int>(code_.buffers.size());
         code_.buffers.push_back(b);
@@ -31,6 +37,7 @@ class Compiler {
         code_.defined.push_back(a.access != exec::Access::kOut);
     code_.arguments = f.arguments.size();
     code_.scratch = f.scratch.size();
+    code_.shared = f.shared.size();
     code_.body = statement(*f.body);
   }
 
@@ -51,11 +58,15 @@ class Compiler {
         DimCode::Factor factor;
         if (const auto name = a.as_symbol()) {
           factor.slot = slots_.at(*name);
+          code.by_lane |= by_lane_.contains(factor.slot);
         } else {
           const auto call = a.as_application();
           NIMBLE_CHECK(call.has_value(), "{}", a.str());
           factor.function = call->function;
-          for (const Dim& o : call->operands) factor.operands.push_back(dim(o));
+          for (const Dim& o : call->operands) {
+            factor.operands.push_back(dim(o));
+            code.by_lane |= factor.operands.back().by_lane;
+          }
         }
         term.factors.push_back(std::move(factor));
       }
@@ -96,7 +107,7 @@ class Compiler {
       op.access = access(v->buffer, v->index, v->stride, v->valid);
     } else if (v->kind == ValueKind::kRegister) {
       op.access = access(v->buffer, v->index, 1, std::nullopt);
-    } else if (v->kind == ValueKind::kIndex) {
+    } else if (v->kind == ValueKind::kIndex || v->kind == ValueKind::kShuffle) {
       op.access.index = dim(v->index);
     }
     op.result = reserve(v->lanes);
@@ -132,15 +143,11 @@ class Compiler {
         for (const StmtRef& b : s.body) code.body.push_back(statement(*b));
         break;
       case StmtKind::kFor: {
-        if (s.loop != LoopKind::kSerial && s.loop != LoopKind::kUnroll &&
-            s.loop != LoopKind::kThread)
-          throw Error(Status::kUnsupported, "kernel " + code_.name,
-                      fmt::format("loop {} is bound to {}", s.var, name_of(s.loop)),
-                      "the interpreter runs CPU kernels");
         code.begin = dim(s.begin);
         code.extent = dim(s.extent);
         const auto slots = slots_;
         code.slot = slot_of(s.var);
+        if (code.begin.by_lane) by_lane_.insert(code.slot);
         code.body.push_back(nested(*s.body[0]));
         slots_ = slots;
         break;
@@ -160,11 +167,13 @@ class Compiler {
         break;
       case StmtKind::kLetIndex:
         code.slot = slot_of(s.var);
+        by_lane_.insert(code.slot);
         break;
       case StmtKind::kPrefetch:
         break;
       case StmtKind::kBarrier:
         code_.has_barrier = true;
+        code.meets = s.together == Together::kBlock;
         break;
       case StmtKind::kCheck:
         code.check = exec::check_status(s.message);
@@ -176,15 +185,27 @@ class Compiler {
       case StmtKind::kTileStore:
         code.access = access(s.buffer, s.index, s.stride, std::nullopt);
         break;
+      case StmtKind::kWarpLoad:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        break;
+      case StmtKind::kAsyncCopy:
+        code.access = access(s.buffer, s.index, 1, s.valid);
+        code.to = access(s.to_buffer, s.to_index, 1, std::nullopt);
+        break;
       case StmtKind::kTileZero:
       case StmtKind::kTileDot:
+      case StmtKind::kWarpDot:
+      case StmtKind::kAsyncCommit:
+      case StmtKind::kAsyncWait:
         break;
     }
+    for (const StmtCode& b : code.body) code.meets |= b.meets;
     return code;
   }
 
   InterpreterCode code_;
   std::unordered_map<std::string, int> slots_, locals_;
+  std::unordered_set<int> by_lane_;  // slots whose values differ between the lanes of a warp
   std::unordered_map<const Buffer*, int> buffers_;
   std::unordered_map<const Value*, int> temporaries_;
 };

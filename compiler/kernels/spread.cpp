@@ -68,29 +68,43 @@ Spread Spreads::of(const Condition& c) const {
 }
 
 Spread Spreads::of(const Value& v) const {
+  Known known;
+  return of(v, known);
+}
+
+Spread Spreads::of(const Value& v, Known& known) const {
+  const auto [it, is_new] = known.emplace(&v, Spread::kLane);
+  if (!is_new) return it->second;
   Spread all = Spread::kBlock;
+  for (const ValueRef& o : v.operands) all = std::max(all, of(*o, known));
   switch (v.kind) {
     case ValueKind::kIndex:
-      return of(v.index);
+      all = of(v.index);
+      break;
     case ValueKind::kLoad:
-      if (v.buffer->scope != Scope::kArgument || v.buffer->writable) return Spread::kLane;
+      if (v.buffer->scope != Scope::kArgument || v.buffer->writable) {
+        all = Spread::kLane;
+        break;
+      }
       all = std::max(of(v.index), of(v.stride));
       if (v.valid) all = std::max(all, of(*v.valid));
-      if (v.passthrough) all = std::max(all, of(*v.passthrough));
-      return all;
+      if (v.passthrough) all = std::max(all, of(*v.passthrough, known));
+      break;
     case ValueKind::kRegister:
-      return Spread::kLane;
+      all = Spread::kLane;
+      break;
     case ValueKind::kLocal: {
-      const auto it = locals.find(v.name);
-      return it == locals.end() ? Spread::kLane : it->second;
+      const auto local = locals.find(v.name);
+      all = local == locals.end() ? Spread::kLane : local->second;
+      break;
     }
     case ValueKind::kShuffle:
-      return of(v.index) == Spread::kLane ? of(*v.operands[0])
-                                          : std::min(of(*v.operands[0]), Spread::kWarp);
+      if (of(v.index) != Spread::kLane) all = std::min(all, Spread::kWarp);
+      break;
     default:
-      for (const ValueRef& o : v.operands) all = std::max(all, of(*o));
-      return all;
+      break;
   }
+  return known[&v] = all;
 }
 
 }  // namespace nimble::kir

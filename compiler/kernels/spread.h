@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
 
 #include "compiler/kernels/kernel_ir.h"
 
@@ -28,6 +29,8 @@ struct Spreads {
   Spread of(const Value& v) const;
 
  private:
+  using Known = std::unordered_map<const Value*, Spread>;  // values are directed graphs
+  Spread of(const Value& v, Known& known) const;
   bool counts_lanes(const Dim& d) const;
 };
 

@@ -49,6 +49,10 @@ class Template {
   // `name` prefixes the functions' native symbols.
   virtual Lowered lower(const Workload& w, const Config& c, const TargetInfo& t,
                         const std::string& name) const = 0;
+  // Whether it serves a workload on a machine of its kind or another.
+  bool serves(const Workload& w, const TargetInfo& t) const {
+    return for_gpu() == t.is_gpu() && accepts(w, t);
+  }
 };
 
 // In order of preference; the first that accepts a workload serves it.

@@ -105,7 +105,11 @@ class Narrowing {
     if (!rule || !is_float(rule->operands)) return nullptr;
     int64_t k = 0;  // what lies in a row of the other operand, or in a pixel of a group
     std::string layout;
-    if (rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums)) {
+    const bool product =
+        rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums);
+    if (!context_.packs_weights())
+      return product && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
+    if (product) {
       const auto& shape = e.args[1].constant->shape;
       const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
       k = shape[transposed ? 1 : 0];

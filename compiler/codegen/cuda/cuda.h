@@ -1,5 +1,5 @@
-// Kernel IR to CUDA C++, and by NVRTC to a GPU's machine code. No header of CUDA's is included: NVRTC
-// is opened at run time, and where it is missing only this is.
+// Kernel IR to CUDA C++, and by NVRTC to a GPU's machine code. No header of CUDA's is included:
+// NVRTC is opened at run time, and where it is missing only this is.
 //
 // A kernel is `extern "C" __global__ void NAME(buffers…, long long symbols…, void* scratch,
 // int* status)`: pointers of the contract's tensors in order, then its symbols in order, then the

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "vm/base/error.h"
 
 namespace nimble::kernels::gpu {
@@ -105,8 +107,10 @@ ValueRef all_of_block(std::vector<StmtRef>& out, const std::string& name, ValueR
   out.push_back(kb::if_then(kb::eq(lane(), 0), kb::store(parts, warp(), v)));
   out.push_back(kb::barrier(kir::Together::kBlock));
   ValueRef total = kb::load(parts, 0);
-  for (int w = 1; w < warps; ++w)
-    total = named(out, fmt::format("{}_and{}", name, w), combine(total, kb::load(parts, w)));
+  for (int w = 1; w < warps; ++w) {
+    const ValueRef part = named(out, fmt::format("{}_part{}", name, w), kb::load(parts, w));
+    total = named(out, fmt::format("{}_and{}", name, w), combine(total, part));
+  }
   return named(out, name + "_all", std::move(total));
 }
 
@@ -121,7 +125,8 @@ ValueRef all_of_column(std::vector<StmtRef>& out, const std::string& name, Value
   out.push_back(kb::barrier(kir::Together::kBlock));
   const Dim column = columns == 1 ? Dim(0) : ir::mod(thread(), columns);
   const auto part = [&](int row) {
-    return kb::load(parts, (column + row * columns) * lanes, lanes);
+    const Dim place = (column + row * columns) * lanes;
+    return named(out, fmt::format("{}_part{}", name, row), kb::load(parts, place, lanes));
   };
   ValueRef total = part(0);
   for (int r = 1; r < rows; ++r)
@@ -141,19 +146,27 @@ StmtRef team_loop(const std::string& var, const Dim& extent, int lanes, int unro
                   const Team& team, const SliceBody& body) {
   std::set<std::string> varying = team.rank.symbols();
   varying.insert(var);
-  return vector_loop(var, 0, extent, lanes * team.size, unroll, [&](const Slice& s) {
-    const Slice mine{s.at + team.rank * lanes, std::nullopt, s.slot};
-    std::vector<StmtRef> all = body(mine);
-    if (!s.valid || team.size == 1) return all;
-    return std::vector<StmtRef>{where_below(mine.at, extent, varying, std::move(all))};
+  // The loops count vectors, so that each place is seen to be a multiple of the lanes.
+  const Dim vectors = ir::floordiv(extent, lanes);
+  return vector_loop(var, 0, vectors, team.size, unroll, [&](const Slice& s) {
+    const Dim number = s.at + team.rank;
+    std::vector<StmtRef> all = body({number * lanes, std::nullopt, s.slot});
+    if (!s.valid) return all;
+    return std::vector<StmtRef>{where_below(number, vectors, varying, std::move(all))};
   });
 }
 
-int access_lanes(const Workload& w, const Dim& extent, DType t, int most) {
+int access_lanes(const std::vector<ir::Type>& types) {
+  size_t widest = 1;
+  for (const ir::Type& t : types)
+    if (t->kind == ir::TypeKind::kTensor && !ir::element_count(t).is_constant(1))
+      widest = std::max(widest, size_of(t->dtype));
+  return std::max(1, kAccessBytes / static_cast<int>(widest));
+}
+
+int dividing_lanes(const Workload& w, const Dim& extent, int most) {
   int lanes = 1;
-  while (lanes * 2 <= most && lanes * 2 * static_cast<int>(size_of(t)) <= kAccessBytes &&
-         w.facts.divisible(extent, lanes * 2) == ir::Proof::kYes)
-    lanes *= 2;
+  while (lanes * 2 <= most && w.facts.divisible(extent, lanes * 2) == ir::Proof::kYes) lanes *= 2;
   return lanes;
 }
 

@@ -64,7 +64,7 @@ kir::ValueRef all_of_column(std::vector<kir::StmtRef>& out, const std::string& n
 
 struct Team {
   int size = 1;   // threads
-  kir::Dim rank;  // of this one: 0 <= rank < size
+  kir::Dim rank;  // of this one: 0 <= rank < size; 0 if alone
 };
 
 // Elements [0, extent) in vectors of `lanes`, which divides the extent: neighbouring threads of the
@@ -78,8 +78,9 @@ kir::StmtRef team_loop(const std::string& var, const kir::Dim& extent, int lanes
 kir::StmtRef where_below(const kir::Dim& at, const kir::Dim& extent,
                          const std::set<std::string>& varying, std::vector<kir::StmtRef> body);
 
-// The most lanes, a power of two up to `most`, that divide an extent and fit one access of elements
-// of `t`.
-int access_lanes(const Workload& w, const kir::Dim& extent, DType t, int most);
+// Lanes of which one access holds the widest elements among tensors of more than one.
+int access_lanes(const std::vector<ir::Type>& types);
+// The most lanes, a power of two up to `most`, that divide an extent.
+int dividing_lanes(const Workload& w, const kir::Dim& extent, int most);
 
 }  // namespace nimble::kernels::gpu

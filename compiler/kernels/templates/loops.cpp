@@ -172,6 +172,23 @@ bool is_pullable(const ir::Expr& call) {
   return op && op->fusion <= ir::FusionKind::kInjective;
 }
 
+bool is_pullable_group(const ir::Function& group) {
+  return std::all_of(
+      group.body->bindings.begin(), group.body->bindings.end(), [](const ir::Binding& b) {
+        switch (b.value->kind) {
+          case ir::ExprKind::kAtom:
+          case ir::ExprKind::kTuple:
+          case ir::ExprKind::kGetField:
+            return true;
+          case ir::ExprKind::kCall:
+            // Shapes as operands were read by the shape function; the type has them.
+            return is_pullable(*b.value) && b.var->type->kind == ir::TypeKind::kTensor;
+          default:
+            return false;
+        }
+      });
+}
+
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {
   ir::Atom x = group.resolve(a);
   while (const ir::Expr* e = group.definition(x)) {
@@ -179,6 +196,22 @@ ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {
     x = group.resolve(e->args[0]);
   }
   return x;
+}
+
+const ir::Binding* formed_by(const ir::Function& group, const std::string& op, const ir::Atom& a) {
+  std::vector<ir::Atom> pending = {a};
+  const std::vector<Dim> dims = ir::type_of(a)->dims;
+  const auto& bindings = group.body->bindings;
+  for (auto b = bindings.rbegin(); b != bindings.rend(); ++b) {
+    bool wanted = false;
+    for (const ir::Atom& p : pending) wanted |= p.is_var() && p.var == b->var;
+    if (!wanted || b->var->type->kind != ir::TypeKind::kTensor || b->var->type->dims != dims)
+      continue;
+    if (b->value->op == op) return &*b;
+    if (b->value->kind == ir::ExprKind::kAtom || has_compute_rule(b->value->op))
+      for (const ir::Atom& x : b->value->args) pending.push_back(x);
+  }
+  return nullptr;
 }
 
 int threads_for(const Dim& elements, int64_t least) {

@@ -66,9 +66,14 @@ int group_lanes(const ir::Function& group, const TargetInfo& t);
 
 // Whether GroupEvaluator knows an operator (everything element-wise or injective).
 bool is_pullable(const ir::Expr& call);
+// Whether it knows all of a group's.
+bool is_pullable_group(const ir::Function& group);
 
 // A value through the reshapes, squeezes and unsqueezes at its end, which keep flat offsets.
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a);
+
+// The call of `op` that forms a value up to element-wise operators in its own shape; null if none.
+const ir::Binding* formed_by(const ir::Function& group, const std::string& op, const ir::Atom& a);
 
 // 1 if fewer than `least` elements are to be computed in every call, else 0 (any number).
 int threads_for(const kir::Dim& elements, int64_t least = 4096);

@@ -10,31 +10,17 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <new>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/argument_memory.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/half.h"
 
 namespace nimble::kernels {
-
-// Memory of an argument, aligned as that of tensors is.
-template <typename T>
-struct ArgumentAllocator {
-  using value_type = T;
-  static constexpr std::align_val_t kAlignment{64};
-  ArgumentAllocator() = default;
-  template <typename U>
-  ArgumentAllocator(const ArgumentAllocator<U>&) {}
-  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kAlignment)); }
-  void deallocate(T* p, size_t) { ::operator delete(p, kAlignment); }
-  friend bool operator==(const ArgumentAllocator&, const ArgumentAllocator&) { return true; }
-};
-using ArgumentMemory = std::vector<std::byte, ArgumentAllocator<std::byte>>;
 
 // What runs a kernel: made once, called at many sizes.
 using Execute = std::function<int32_t(std::span<const std::span<std::byte>> buffers,

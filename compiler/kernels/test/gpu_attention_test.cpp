@@ -102,6 +102,45 @@ TEST(GpuAttention, DoublesAndWideHeads) {
     }
 }
 
+// By fragments; weights are rounded to the operands' type, 2^-9 of each.
+TEST(GpuAttention, NarrowOperands) {
+  for (const char* type : {"bf16", "f16"})
+    for (const int64_t width : {5, 16, 64, 72}) {
+      SCOPED_TRACE(fmt::format("{} {}", type, width));
+      Case c{fmt::format("fn @f(%q: Tensor[(b, n, {0}), {1}], %k: Tensor[(b, m, {0}), {1}], "
+                         "%v: Tensor[(b, m, {0}), {1}], %x: Tensor[(b, 1, 1, m), {1}]) {{ "
+                         "let %y = attention(%q, %k, %v, %x) {{heads = 2, scale = 0.25}}; "
+                         "let %z = add(%y, %q); %z }}",
+                         2 * width, type),
+             "gpu_attention",
+             [width](const Arrays& in, Arrays& out) {
+               attention(
+                   out[0], in[1].dim(1), 2, width, 0.25, of(in[0]), of(in[1]), of(in[2]),
+                   [&](int64_t b, int64_t, int64_t, int64_t j) { return in[3].at(b, 0, 0, j); });
+               for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] += in[0][i];
+             },
+             {{1, 1, 1}, {2, 3, 17}, {1, 33, 19}, {1, 16, 70}}};
+      c.tolerance = 1.5e-2;
+      check_attention(std::move(c), 2, 4);
+    }
+}
+
+TEST(GpuAttention, NarrowOperandsWithAMaskByRow) {
+  Case c{R"(fn @f(%q: Tensor[(b, n, 32), bf16], %k: Tensor[(b, n, 32), bf16],
+               %v: Tensor[(b, n, 32), bf16], %x: Tensor[(n, n), bool]) {
+           let %y = attention(%q, %k, %v, %x) {heads = 2, scale = 0.25}; %y })",
+         "gpu_attention",
+         [](const Arrays& in, Arrays& out) {
+           attention(out[0], in[1].dim(1), 2, 16, 0.25, of(in[0]), of(in[1]), of(in[2]),
+                     [&](int64_t, int64_t, int64_t i, int64_t j) {
+                       return in[3].at(i, j) != 0 ? 0 : -std::numeric_limits<double>::infinity();
+                     });
+         },
+         {{1, 1}, {2, 5}, {1, 66}}};
+  c.tolerance = 1.5e-2;
+  check_attention(std::move(c), 2, 3);
+}
+
 TEST(GpuAttention, ShapesThatABlockCannotHaveAreNotValid) {
   const TargetInfo gpu = target_by_name("sm_90a");
   const Workload w = workload_of(cross_attention_without_mask_and_odd_heads().text);

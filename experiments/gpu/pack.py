@@ -138,4 +138,4 @@ def main(arguments=None):
 
 if __name__ == "__main__":
     os.chdir(ROOT)
-    sys.exit(exit_code("gpu-check", main))
+    sys.exit(exit_code(main, program="gpu-check"))

@@ -272,7 +272,10 @@ Config config_of(int64_t team, int64_t threads, int64_t vector) {
 }  // namespace
 
 bool GpuReduceTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  return t.is_gpu() && plan_reduction(w).has_value();
+  if (!t.is_gpu()) return false;
+  const auto plan = plan_reduction(w);
+  // Rows that are reduced again lie in the registers of a team, whose threads may not fail alone.
+  return plan && !(plan->normalises && !plan->more.empty() && has_index(w));
 }
 
 std::vector<Knob> GpuReduceTemplate::knobs(const Workload& w, const TargetInfo&) const {

@@ -37,9 +37,7 @@ constexpr int kMostThreadsAcross = 512;  // whose accumulators fit the memory of
 // Lanes of which one access holds the widest elements that vectors are made of.
 int most_lanes(const Workload& w, const ReducePlan& plan) {
   const Frame frame = make_frame(w);
-  std::vector<ir::Type> types;
-  for (size_t i = 0; i < frame.parameters.size(); ++i)
-    if (frame.parameters[i]) types.push_back(w.group->parameters[i]->type);
+  std::vector<ir::Type> types = gpu::types_in_vectors(w, frame);
   if (!plan.along || plan.normalises || plan.spreads)
     types.insert(types.end(), frame.result_types.begin(), frame.result_types.end());
   return gpu::access_lanes(types);
@@ -272,7 +270,10 @@ Config config_of(int64_t team, int64_t threads, int64_t vector) {
 }  // namespace
 
 bool GpuReduceTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  return t.is_gpu() && plan_reduction(w).has_value();
+  if (!t.is_gpu()) return false;
+  const auto plan = plan_reduction(w);
+  // Rows that are reduced again lie in the registers of a team, whose threads may not fail alone.
+  return plan && !(plan->normalises && !plan->more.empty() && has_index(w));
 }
 
 std::vector<Knob> GpuReduceTemplate::knobs(const Workload& w, const TargetInfo&) const {

@@ -100,7 +100,9 @@ class Gpu : public Interpreter {
     const bool lost = model_ && model_->gpu() && model_->gpu()->lost();
     session_.reset();
     model_.reset();
-    if (!lost) EXPECT_EQ(cuda_device().in_use(), 0u);
+    if (!lost) {
+      EXPECT_EQ(cuda_device().in_use(), 0u);
+    }
     EXPECT_STREQ(driver().violations(), "");
     driver().reset();
   }

@@ -298,7 +298,7 @@ Config GpuReduceTemplate::default_config(const Workload& w, const TargetInfo& t)
   const int64_t vector = most_lanes(w, *plan);
   const Config alone = config_of(1, kThreads, vector);
   const int64_t lanes = GpuReduceLowering(w, *plan, alone).lanes();
-  Dim length = 1;
+  kir::Dim length = 1;
   for (size_t i = 0; i < plan->dims.size(); ++i)
     if (plan->reduced[i]) length = length * plan->dims[i];
   const auto known = length.as_constant();

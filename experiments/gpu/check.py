@@ -13,6 +13,7 @@ Writes gpu.json and gpu.md. Exit codes: 0 all is right, 3 a wrong result, 1 fail
 
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -86,16 +87,30 @@ def run_case(folder, case, nimble):
     return ""
 
 
-def operator_worker(folder, cases, pipe):
+def operator_process(folder, case, pipe):
     from scripts import nimble_ctypes
+    try:
+        wrong = run_case(folder, case, nimble_ctypes)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the others go on)
+        wrong = f"{type(error).__name__}: {batch.one_line(error)[:400]}"
+    pipe.send(wrong)
+
+
+def operator_worker(folder, cases, pipe):
+    """A process for each case: a lost device would fail all that follow in the same one."""
+    context = multiprocessing.get_context("fork")
     while (number := pipe.recv()) is not None:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=operator_process, args=(folder, cases[number], theirs))
+        process.start()
+        theirs.close()
         try:
-            wrong = run_case(folder, cases[number], nimble_ctypes)
-        except Exception as error:  # noqa: BLE001  (whatever it is, the others go on)
-            wrong = f"{type(error).__name__}: {batch.one_line(error)[:400]}"
+            wrong = ours.recv()
+        except EOFError:
+            process.join()
+            wrong = f"the run ended with {process.exitcode}"
+        process.join()
         pipe.send((number, wrong))
-        if wrong:
-            return  # a lost device would fail all that follow; a new process has a new context
 
 
 def operators(folder, jobs):

@@ -39,10 +39,10 @@ def add_library(folder):
 
 def compile_file(source, output, target, host, options):
     command = [str(ROOT / "build" / "bin" / "nimble-compile"), str(source), "-o", str(output),
-               "--target", target, "--host-target", host, "--portable", "off", *options]
+               "--target", f"{target},{host}", "--portable", "off", *options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise ExperimentError(FAILURE, f"{' '.join(command)}: {batch.one_line(done.stderr)}")
+        raise ExperimentError(f"{' '.join(command)}: {batch.one_line(done.stderr)}", FAILURE)
 
 
 def pack_models(folder, work, chosen, target, host):
@@ -70,7 +70,7 @@ def pack_cases(folder, work, most, target, host):
     step = max(1, len(found) // most)
     out = folder / "operators"
     out.mkdir(exist_ok=True)
-    options = ["--target", target, "--host-target", host]
+    options = ["--target", f"{target},{host}"]
     compiler = batch.Compiler(work / "operators.log", seconds=120, options=options)
     kept, refused = [], []
     source = work / "case.onnx"

@@ -57,12 +57,10 @@ def machine():
             capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         found["gpu"] = f"nvidia-smi: {error}"
-    try:
-        import torch
-        found["torch"] = torch.__version__
-        found["capability"] = list(torch.cuda.get_device_capability())
-    except (ImportError, RuntimeError, AssertionError) as error:
-        found["torch"] = f"none: {batch.one_line(error)}"
+    # In a process of its own: one that has used the GPU can't fork processes that do.
+    ask = "import torch; print(torch.__version__, *torch.cuda.get_device_capability())"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    found["torch"] = (done.stdout.strip() or f"none: {done.stderr.strip().splitlines()[-1:]}")
     return found
 
 

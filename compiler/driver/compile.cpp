@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/cuda/cuda.h"
 #include "compiler/driver/kernel_set.h"
 #include "compiler/emit/entry_types.h"
 #include "compiler/emit/function_emitter.h"
@@ -16,6 +17,7 @@
 #include "compiler/passes/support/crash.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/tuned/policy_class.h"
+#include "vm/base/device_number.h"
 #include "vm/executable/verifier.h"
 
 namespace nimble::driver {
@@ -130,6 +132,21 @@ void check_ranks(const ir::Module& lowered) {
   if (!faults.empty()) ir::raise(faults.sorted());
 }
 
+// Before any work: whether there is what makes the code that is asked for.
+void check_targets(const CompileOptions& options) {
+  if ((options.device == kCudaDevice) != !options.gpus.empty())
+    throw Error(Status::kInvalidArgument, fmt::format("device {}", options.device),
+                options.gpus.empty() ? "no architecture of a GPU is named, whose code runs there"
+                                     : "kernels of a GPU do not run there",
+                "name the GPU among the targets, and no other device: --target sm_90a");
+  if (options.gpus.empty()) return;
+  if (const std::string why = codegen::why_no_cuda(); !why.empty())
+    throw Error(Status::kUnsupported, "target " + options.gpus[0].level,
+                "no code for GPUs can be made here: " + why,
+                "install NVIDIA's toolkit or its wheel nvidia-cuda-nvrtc, or name the library in "
+                "NIMBLE_NVRTC");
+}
+
 // Emits every function of a lowered module; `source` has the types that users see.
 void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
                  exec::Executable& out) {
@@ -159,6 +176,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   auto say = [&](const std::string& text) {
     if (options.progress) options.progress(text);
   };
+  check_targets(options);
   ir::Module typed = ir::infer_types(module);
   if (typed.signatures.empty() && !typed.find("main"))
     throw Error(Status::kInvalidArgument, module.source.empty() ? "module" : module.source,
@@ -166,6 +184,7 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   check_entries(typed);
   passes::PassContext context;
   context.target = options.target;
+  if (!options.gpus.empty()) context.gpu = options.gpus[0];
   context.device = options.device;
   context.precision = options.precision;
   context.winograd = options.winograd;
@@ -176,19 +195,20 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
 
   const passes::CrashScope scope(
       typed, "code generation",
-      fmt::format("--target {} --precision {}{}", options.target.level,
+      fmt::format("--target {} --precision {}{}", context.target_names(),
                   passes::name_of(options.precision),
                   options.winograd == 0 ? "" : fmt::format(" --winograd {}", options.winograd)),
       passes::CrashScope::Program::kCompile);
   exec::Executable out;
   const std::string policy_class =
       options.policy_class.empty() ? implied_policy(lowered, options.tuned) : options.policy_class;
-  KernelSet kernels(options.target, options.tuned, context.workloads, policy_class);
+  KernelSet kernels(options.target, options.tuned, context.workloads, policy_class, options.gpus);
   emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
   out.provenance.compiler =
       fmt::format("nimble {} (code generator {})", NIMBLE_VERSION, codegen::kCodegenVersion);
   out.provenance.toolchain = codegen::backend_version();
+  if (!options.gpus.empty()) out.provenance.toolchain += ", " + codegen::cuda_backend_version();
   out.provenance.model = module.source;
   out.provenance.database = options.tuned ? options.tuned->identity() : "";
   out.provenance.options["precision"] = passes::name_of(options.precision);
@@ -220,8 +240,10 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
       for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
         constant.push_back(e.args[i].is_constant());
       const kernels::WorkloadRef w = workloads.of(*e.primitive, constant);
-      auto [it, fresh] = by_key.emplace(w->identity(), out.size());
-      if (fresh) out.push_back({*w, kernels::source_of(*e.primitive), 0, e.primitive});
+      const auto device =
+          static_cast<int32_t>(ir::attr_or<int64_t>(e.primitive->attrs, "device", 0));
+      auto [it, fresh] = by_key.emplace(fmt::format("{}@{}", w->identity(), device), out.size());
+      if (fresh) out.push_back({*w, kernels::source_of(*e.primitive), 0, device, e.primitive});
       ++out[it->second].calls;
     });
   return out;

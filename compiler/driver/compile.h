@@ -14,11 +14,15 @@
 namespace nimble::driver {
 
 struct CompileOptions {
-  kernels::TargetInfo target;
+  kernels::TargetInfo target;  // the CPU
   // Lower levels of the same architecture, each with an image of its own in the file, from which
   // the load takes the best that the machine runs. What is measured and packed is so for `target`:
   // here every kernel has its template's default schedule.
   std::vector<kernels::TargetInfo> more_targets;
+  // Architectures of GPUs: kernels are theirs unless no template of theirs takes them, and `device`
+  // is kCudaDevice then. Each gets an image of its own; schedules are chosen for the first one, so
+  // that stands first which can do the least.
+  std::vector<kernels::TargetInfo> gpus;
   int32_t device = 0;                // vm/base/device_number.h: what nothing constrains runs there
   passes::Precision precision = {};  // what is computed in narrower numbers than the model says
   int64_t winograd = 0;              // tiles of convolutions, as of passes::PassContext
@@ -40,6 +44,7 @@ struct KernelReport {
   tuned::Lookup::Outcome outcome = tuned::Lookup::Outcome::kUntuned;
   std::string reason;
   std::vector<int64_t> threads;  // counts that have a table; others use the nearest below
+  int32_t device = 0;            // where it runs
   size_t implementations = 0;
   uint64_t code_bytes = 0;
 };
@@ -55,12 +60,13 @@ struct CompileReport {
 exec::Executable compile(const ir::Module& module, const CompileOptions& options,
                          CompileReport* report = nullptr);
 
-// The distinct workloads of a module after the passes, with the number of calls of each, in
-// order of first appearance: what `nimble check` lists and `nimble tune` tunes.
+// The distinct workloads of a module after the passes, apart by device, with the number of calls of
+// each, in order of first appearance: what `nimble check` lists and `nimble tune` tunes.
 struct WorkloadUse {
   kernels::Workload workload;
   std::string source;  // "matmul+add+gelu"
   int64_t calls = 0;
+  int32_t device = 0;
   // A call of it: the primitive as the model wrote it, with the model's symbols.
   ir::FunctionRef primitive;
 };

@@ -8,6 +8,10 @@
 // In the images of further levels a kernel is one function, the template's default schedule there,
 // under the kernel's name: it stands for all of the kernel's implementations.
 //
+// Kernels of a GPU come from templates of GPUs, and each of its implementations says how it is
+// started. Their images are apart from the CPU's; each has all of their functions, made by the same
+// configurations, since an implementation is started in one way whichever image it comes from.
+//
 // Beside them stands the portable form: the default schedule again, without dispatch, for the
 // checked interpreter. The target "portable" has that alone.
 #include "compiler/driver/kernel_set.h"
@@ -15,11 +19,13 @@
 #include <chrono>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/cuda/cuda.h"
 #include "compiler/codegen/portable/portable.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/vendor.h"
+#include "vm/base/device_number.h"
 #include "vm/base/hash.h"
 #include "vm/library/registry.h"
 
@@ -49,6 +55,16 @@ exec::DimProgram scratch_program(const exec::KernelContract& contract,
     out.code.push_back({exec::DimOp::kMax, 0});
   }
   out.arguments = static_cast<uint32_t>(order.size());
+  return out;
+}
+
+exec::Launch launch_of(const kir::Function& f) {
+  NIMBLE_CHECK(f.launch, "{} is not a GPU's", f.name);
+  exec::Launch out;
+  for (size_t axis = 0; axis < out.grid.size(); ++axis)
+    out.grid[axis] = f.launch->grid[axis].to_program(f.contract.symbols);
+  out.threads = static_cast<uint32_t>(f.launch->threads);
+  out.shared_bytes = static_cast<uint32_t>(kir::shared_bytes(f));
   return out;
 }
 
@@ -98,16 +114,26 @@ KernelSet::Entry KernelSet::make_entry(const kernels::Workload& w, const ir::Fun
                                        const std::string& place) const {
   Entry e;
   e.workload = w;
+  e.device = static_cast<int32_t>(ir::attr_or<int64_t>(group.attrs, "device", kCpuDevice));
+  if (e.device == kCudaDevice && gpus_.empty())
+    throw Error(Status::kInvalidArgument, place,
+                fmt::format("it runs on device {} ({}), and no target is a GPU's", e.device,
+                            device_name(e.device)),
+                "name its architecture beside the CPU's: --target sm_90a");
   e.source = kernels::source_of(group);
   if (const kernels::HostOp* op = kernels::host_op_of(group)) {
     e.host = op->kernel;
     return e;
   }
-  if (!kernels::template_for(w, target_))
+  if (!kernels::template_for(w, target_of(e)))
     throw Error(Status::kUnsupported, place,
-                fmt::format("no kernel template serves {} on {}", e.source, target_.level),
+                fmt::format("no kernel template serves {} on {}", e.source, target_of(e).level),
                 "use another dtype or split the operator; nimble check lists what is served");
   return e;
+}
+
+const kernels::TargetInfo& KernelSet::target_of(const Entry& e) const {
+  return e.device == kCudaDevice ? gpus_.at(0) : target_;
 }
 
 uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& constant_parameter,
@@ -126,7 +152,6 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
   }
   Entry e = make_entry(*w, *group, place);
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
-  e.device = device;
   if (!e.host.empty()) {
     e.lookup.outcome = tuned::Lookup::Outcome::kFixed;
     e.candidates = {{tuned::kHostTemplate, {}, {}}};
@@ -134,13 +159,15 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
     entries_.push_back(std::move(e));
     return it->second;
   }
-  if (tuned_) e.lookup = tuned_->find(e.workload, target_, policy_class_);
+  // There are no records of GPUs yet; those of the host are not theirs.
+  if (tuned_ && !target_of(e).is_gpu()) e.lookup = tuned_->find(e.workload, target_, policy_class_);
   if (e.lookup.choice) {
     e.candidates = e.lookup.choice->candidates;
     e.tree = e.lookup.choice->tree;
   } else {
-    const kernels::Template* t = kernels::template_for(e.workload, target_);
-    e.candidates = {{std::string(t->name()), t->default_config(e.workload, target_), {}}};
+    const kernels::TargetInfo& target = target_of(e);
+    const kernels::Template* t = kernels::template_for(e.workload, target);
+    e.candidates = {{std::string(t->name()), t->default_config(e.workload, target), {}}};
     e.tree = exec::DispatchTree::single(0);
   }
   entries_.push_back(std::move(e));
@@ -171,8 +198,8 @@ std::pair<kernels::Config, kir::Function> KernelSet::default_form(const Entry& e
   return {std::move(config), std::move(lowered.functions[0])};
 }
 
-exec::PortableKernel KernelSet::portable_form(const Entry& e,
-                                              std::set<std::string>* messages) const {
+std::optional<exec::PortableKernel> KernelSet::portable_form(
+    const Entry& e, std::set<std::string>* messages) const {
   // The widest vectors that the layout of its weights allows.
   kernels::TargetInfo target;
   const kernels::Template* t = nullptr;
@@ -180,6 +207,7 @@ exec::PortableKernel KernelSet::portable_form(const Entry& e,
     target = kernels::portable_target(bits);
     t = kernels::template_for(e.workload, target);
   }
+  if (!t && target_of(e).is_gpu()) return std::nullopt;
   NIMBLE_CHECK(t, "no template serves {}", e.workload.key);
   const auto [config, function] = default_form(e, *t, target, e.name + "_portable", messages);
   exec::PortableKernel form = codegen::to_portable(function);
@@ -199,8 +227,31 @@ kir::Function KernelSet::further_form(const Entry& e, const kernels::TargetInfo&
   return default_form(e, *t, target, e.name, messages).second;
 }
 
-void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Functions& functions,
+std::vector<kir::Function> KernelSet::gpu_forms(const Entry& e, const tuned::Candidate& candidate,
+                                                const std::string& prefix,
+                                                const std::vector<kir::Function>& own,
+                                                const kernels::TargetInfo& target) const {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(
+        Status::kUnsupported, e.source,
+        fmt::format("its kernel for {} is none for {}: {}", gpus_[0].level, target.level, why),
+        "leave one of the two out");
+  };
+  const kernels::Template* t = kernels::find_template(candidate.template_name);
+  if (!t->accepts(e.workload, target) || !t->valid(e.workload, candidate.config, target))
+    refuse("the schedule does not fit");
+  std::vector<kir::Function> out = t->lower(e.workload, candidate.config, target, prefix).functions;
+  if (out.size() != own.size()) refuse("it has other parts");
+  for (size_t i = 0; i < out.size(); ++i)
+    if (out[i].name != own[i].name || launch_of(out[i]) != launch_of(own[i]))
+      refuse("it is started otherwise");
+  return out;
+}
+
+void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,
                       exec::Kernel& kernel, std::set<std::string>* messages) const {
+  const kernels::TargetInfo& target = target_of(e);
+  Functions& functions = target.is_gpu() ? code.gpu : code.cpu;
   kernel.name = e.name;
   kernel.source = e.source;
   kernel.workload = e.workload.key;
@@ -217,7 +268,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
     kernel.dispatch = e.tree;
     return;
   }
-  if (kernels::target_row(target_.level).architecture == kernels::Architecture::kPortable) {
+  if (kernels::target_row(target.level).architecture == kernels::Architecture::kPortable) {
     kernel.portable = portable_form(e, messages);
     exec::Implementation i;
     i.kind = exec::ImplementationKind::kPortable;
@@ -233,6 +284,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
   std::vector<exec::DispatchTree> tails;
   std::vector<uint32_t> base;
   std::vector<kir::Function> own;
+  if (target.is_gpu()) functions.more.resize(gpus_.size() - 1);
   for (size_t c = 0; c < e.candidates.size(); ++c) {
     const tuned::Candidate& candidate = e.candidates[c];
     // One configuration for several regions is one kernel.
@@ -257,8 +309,11 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
     }
     const kernels::Template* t = kernels::find_template(candidate.template_name);
     NIMBLE_CHECK(t, "template {}", candidate.template_name);
-    kernels::Lowered lowered =
-        t->lower(e.workload, candidate.config, target_, fmt::format("{}_c{}", e.name, c));
+    const std::string prefix = fmt::format("{}_c{}", e.name, c);
+    kernels::Lowered lowered = t->lower(e.workload, candidate.config, target, prefix);
+    for (size_t i = 0; target.is_gpu() && i < functions.more.size(); ++i)
+      for (kir::Function& f : gpu_forms(e, candidate, prefix, lowered.functions, gpus_[i + 1]))
+        functions.more[i].push_back(std::move(f));
     for (kir::Function& f : lowered.functions) {
       collect_messages(*f.body, messages);
       exec::Implementation i;
@@ -266,6 +321,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
       i.config = kernels::to_json(candidate.config);
       i.template_name = candidate.template_name;
       i.max_threads = lowered.max_threads;
+      if (target.is_gpu()) i.launch = launch_of(f);
       kernel.implementations.push_back(std::move(i));
       own.push_back(std::move(f));
     }
@@ -275,9 +331,9 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
   kernel.dispatch = e.tree.graft(tails, base);
   // Without the vendor's library, and at sizes for which it has nothing, ours serves.
   if (own.empty() && !e.fixed) {
-    const kernels::Template* t = kernels::template_for(e.workload, target_);
-    const kernels::Config config = t->default_config(e.workload, target_);
-    kernels::Lowered lowered = t->lower(e.workload, config, target_, e.name + "_default");
+    const kernels::Template* t = kernels::template_for(e.workload, target);
+    const kernels::Config config = t->default_config(e.workload, target);
+    kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_default");
     NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
     collect_messages(*lowered.functions[0].body, messages);
     exec::Implementation i;
@@ -289,16 +345,16 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Fu
     own.push_back(std::move(lowered.functions[0]));
   }
   std::vector<kir::Function> others;
-  if (!own.empty())
-    for (const kernels::TargetInfo& target : more)
-      others.push_back(further_form(e, target, messages));
+  if (!own.empty() && !target.is_gpu())
+    for (const kernels::TargetInfo& level : more)
+      others.push_back(further_form(e, level, messages));
   std::vector<const kir::Function*> all;
   for (const kir::Function& f : own) all.push_back(&f);
   for (const kir::Function& f : others) all.push_back(&f);
   kernel.contract.scratch_bytes = scratch_program(kernel.contract, all);
   functions.own.insert(functions.own.end(), std::make_move_iterator(own.begin()),
                        std::make_move_iterator(own.end()));
-  functions.more.resize(more.size());
+  if (!target.is_gpu()) functions.more.resize(more.size());
   for (size_t i = 0; i < others.size(); ++i) functions.more[i].push_back(std::move(others[i]));
 }
 
@@ -331,19 +387,24 @@ void KernelSet::compare_code(Entry& e) {
 }
 
 KernelSet::Listing KernelSet::listing() const {
-  Functions functions;
+  Code code;
   std::set<std::string> messages;
   for (const Entry& e : entries_) {
     Entry scratch = e;
     exec::Kernel kernel;
-    lower(scratch, {}, functions, kernel, &messages);
+    lower(scratch, {}, code, kernel, &messages);
   }
   Listing out;
-  for (const kir::Function& f : functions.own) {
+  for (const kir::Function& f : code.cpu.own) {
     const codegen::Listing one = codegen::listing(f, target_);
     out.kernel_ir += kir::print(f);
     out.llvm_ir += one.llvm_ir;
     out.assembly += one.assembly;
+  }
+  for (const kir::Function& f : code.gpu.own) {
+    out.kernel_ir += kir::print(f);
+    out.cuda += codegen::cuda_source(f, gpus_[0]);
+    out.ptx += codegen::cuda_assembly(f, gpus_[0]);
   }
   return out;
 }
@@ -354,11 +415,11 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     if (options.progress) options.progress(text);
   };
   auto begin = std::chrono::steady_clock::now();
-  Functions functions;
+  Code code;
   std::set<std::string> messages;
   for (Entry& e : entries_) {
     exec::Kernel kernel;
-    lower(e, options.more_targets, functions, kernel, &messages);
+    lower(e, options.more_targets, code, kernel, &messages);
     out.kernels.push_back(std::move(kernel));
   }
   if (report) report->lower_ms += ms_since(begin);
@@ -372,11 +433,31 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   out.texts.insert(out.texts.end(), messages.begin(), messages.end());
 
   std::map<std::string, codegen::CompiledFunction> compiled;
+  const auto say_image = [&](const std::vector<kir::Function>& kernels,
+                             const kernels::TargetInfo& target) {
+    const auto count = std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+      return target_of(e).is_gpu() == target.is_gpu();
+    });
+    say(fmt::format("generating code for {} kernels ({} variants) on {}", count, kernels.size(),
+                    target.level));
+  };
+  const auto add_gpu_image = [&](const std::vector<kir::Function>& kernels,
+                                 const kernels::TargetInfo& target) {
+    if (kernels.empty()) return;
+    say_image(kernels, target);
+    begin = std::chrono::steady_clock::now();
+    codegen::CudaModule module = codegen::compile_cuda(kernels, target);
+    if (report) report->codegen_ms += ms_since(begin);
+    auto image = std::make_shared<std::vector<uint8_t>>(std::move(module.bytes));
+    out.images.push_back({target.level, {}, *image, image, kCudaDevice});
+    if (report) report->images.emplace_back(target.level, image->size());
+    // The code of the first one is what records would be of.
+    for (codegen::CompiledFunction& f : module.functions) compiled.emplace(f.name, f);
+  };
   const auto add_image = [&](const std::vector<kir::Function>& kernels,
                              const kernels::TargetInfo& target) {
     if (kernels.empty()) return;
-    say(fmt::format("generating code for {} kernels ({} variants) on {}", entries_.size(),
-                    kernels.size(), target.level));
+    say_image(kernels, target);
     begin = std::chrono::steady_clock::now();
     std::vector<codegen::CompiledObject> objects = codegen::compile_parallel(
         kernels, target, options.compile_threads, {.optimize = options.optimize});
@@ -389,9 +470,11 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     for (codegen::CompiledObject& o : objects)
       for (codegen::CompiledFunction& f : o.functions) compiled[f.name] = f;
   };
-  add_image(functions.own, target_);
-  for (size_t i = 0; i < functions.more.size(); ++i)
-    add_image(functions.more[i], options.more_targets[i]);
+  add_image(code.cpu.own, target_);
+  for (size_t i = 0; i < code.cpu.more.size(); ++i)
+    add_image(code.cpu.more[i], options.more_targets[i]);
+  add_gpu_image(code.gpu.own, gpus_.empty() ? target_ : gpus_[0]);
+  for (size_t i = 0; i < code.gpu.more.size(); ++i) add_gpu_image(code.gpu.more[i], gpus_[i + 1]);
 
   for (size_t k = 0; k < entries_.size(); ++k) {
     Entry& e = entries_[k];
@@ -414,6 +497,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     row.outcome = e.lookup.outcome;
     row.reason = e.lookup.reason;
     row.threads = e.lookup.threads;
+    row.device = e.device;
     row.evidence = e.lookup.choice   ? e.lookup.choice->evidence
                    : !e.host.empty() ? R"({"schedule":"host"})"
                                      : R"({"schedule":"default","reason":"untuned"})";

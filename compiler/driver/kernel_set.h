@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,9 +20,12 @@ class KernelSet {
  public:
   // `workloads`: of the passes that made the groups, if any have.
   // `policy_class`: of the records to ask `tuned` for.
+  // `gpus`: for whose first one the kernels of the device kCudaDevice are.
   KernelSet(const kernels::TargetInfo& target, tuned::TunedSource* tuned,
-            std::shared_ptr<kernels::WorkloadCache> workloads = {}, std::string policy_class = {})
+            std::shared_ptr<kernels::WorkloadCache> workloads = {}, std::string policy_class = {},
+            std::vector<kernels::TargetInfo> gpus = {})
       : target_(target),
+        gpus_(std::move(gpus)),
         tuned_(tuned),
         policy_class_(std::move(policy_class)),
         workloads_(workloads ? std::move(workloads) : std::make_shared<kernels::WorkloadCache>()) {}
@@ -36,7 +40,9 @@ class KernelSet {
   // What everything lowers to for the first target, one function after the other, for people to
   // read: of a set that is not finished. Empty for a vendor's routine.
   struct Listing {
-    std::string kernel_ir, llvm_ir, assembly;
+    std::string kernel_ir;
+    std::string llvm_ir, assembly;  // of a CPU's
+    std::string cuda, ptx;          // of a GPU's
   };
   Listing listing() const;
 
@@ -70,13 +76,18 @@ class KernelSet {
     std::vector<std::string> code_hashes;
   };
   struct Functions {
-    std::vector<kir::Function> own;                // for target_
-    std::vector<std::vector<kir::Function>> more;  // for each further target
+    std::vector<kir::Function> own;                // for the first target of their kind
+    std::vector<std::vector<kir::Function>> more;  // for each further one
   };
+  // Of the CPU's and of the GPU's kernels.
+  struct Code {
+    Functions cpu, gpu;
+  };
+  const kernels::TargetInfo& target_of(const Entry& e) const;
   Entry make_entry(const kernels::Workload& w, const ir::Function& group,
                    const std::string& place) const;
-  // `messages`: those of the kernel's checks are added.
-  void lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Functions& functions,
+  // `more`: further levels of the CPU. `messages`: those of the kernel's checks are added.
+  void lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,
              exec::Kernel& kernel, std::set<std::string>* messages) const;
   // Compares the code with what was measured: a record is exact only while both are the same.
   static void compare_code(Entry& e);
@@ -86,12 +97,21 @@ class KernelSet {
                                                                 const kernels::TargetInfo& target,
                                                                 const std::string& symbol,
                                                                 std::set<std::string>* messages);
-  exec::PortableKernel portable_form(const Entry& e, std::set<std::string>* messages) const;
+  // Nothing for a GPU's kernel that no template of CPUs takes whole.
+  std::optional<exec::PortableKernel> portable_form(const Entry& e,
+                                                    std::set<std::string>* messages) const;
+  // A candidate's functions `own` again, for a further architecture of GPUs: of one configuration,
+  // and started alike.
+  std::vector<kir::Function> gpu_forms(const Entry& e, const tuned::Candidate& candidate,
+                                       const std::string& prefix,
+                                       const std::vector<kir::Function>& own,
+                                       const kernels::TargetInfo& target) const;
   // In the image of a further level.
   kir::Function further_form(const Entry& e, const kernels::TargetInfo& target,
                              std::set<std::string>* messages) const;
 
   const kernels::TargetInfo target_;
+  const std::vector<kernels::TargetInfo> gpus_;
   tuned::TunedSource* tuned_;
   const std::string policy_class_;
   std::shared_ptr<kernels::WorkloadCache> workloads_;

@@ -172,6 +172,11 @@ class DeviceVerifier {
         for (size_t i : {0, 2}) require_operand(b, i, device);
       return {device};
     }
+    if (e.op == "append") {
+      const auto device = attr_or<int64_t>(e.attrs, "device", kCpuDevice);
+      for (size_t i = 0; i < e.args.size(); ++i) require_operand(b, i, device);
+      return {device};
+    }
     if (e.op == "device_copy") {
       if (e.attrs.contains("from")) require_operand(b, 0, attr<int64_t>(e.attrs, "from"));
       return {attr_or<int64_t>(e.attrs, "device", kCpuDevice)};

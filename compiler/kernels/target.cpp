@@ -162,7 +162,8 @@ bool same_architecture(const TargetInfo& a, const TargetInfo& b) {
 std::vector<std::string> machine_levels() {
   std::vector<std::string> out;
   for (const TargetRow& row : all_targets())
-    if (row.loaded && row.architecture != Architecture::kPortable) out.push_back(row.info.level);
+    if (row.loaded && row.architecture != Architecture::kPortable && !row.info.is_gpu())
+      out.push_back(row.info.level);
   return out;
 }
 

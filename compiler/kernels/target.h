@@ -23,6 +23,9 @@ struct TargetInfo {
   int multiprocessors = 0;
 
   bool is_gpu() const { return multiprocessors > 0; }
+  // Whether constant operands of products and cells are laid out for its kernels at compile time; a
+  // GPU's kernels read them as the model has them.
+  bool packs_weights() const { return !is_gpu(); }
   int lanes_f32() const { return vector_bits / 32; }
   bool has(const std::string& feature) const;
 };

@@ -26,9 +26,9 @@ const TargetRow& target_row(const std::string& level);
 
 // Whether code for one may be machine code for the other.
 bool same_architecture(const TargetInfo& a, const TargetInfo& b);
-// The levels of machine code that are loaded, in the table's order.
+// The levels of CPUs' machine code that are loaded, in the table's order.
 std::vector<std::string> machine_levels();
-// "native", then the levels that are loaded.
+// "native", then the levels that are loaded, GPUs' among them.
 std::vector<std::string> loaded_target_names();
 // As target_by_name, for a file that is to be run: Error(kUnsupported) for what is not loaded.
 TargetInfo loaded_target_by_name(const std::string& name);

@@ -85,7 +85,7 @@ const Template* find_template(std::string_view name) {
 
 const Template* template_for(const Workload& w, const TargetInfo& target) {
   for (const Template* t : all_templates())
-    if (t->accepts(w, target)) return t;
+    if (t->serves(w, target)) return t;
   return nullptr;
 }
 

@@ -38,6 +38,8 @@ class Template {
  public:
   virtual ~Template() = default;
   virtual std::string_view name() const = 0;
+  // Whether its kernels are a GPU's: others serve CPUs alone.
+  virtual bool for_gpu() const { return false; }
   virtual bool accepts(const Workload& w, const TargetInfo& t) const = 0;
   // The search space: the product of the choices, less what `valid` rejects.
   virtual std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const = 0;
@@ -47,6 +49,10 @@ class Template {
   // `name` prefixes the functions' native symbols.
   virtual Lowered lower(const Workload& w, const Config& c, const TargetInfo& t,
                         const std::string& name) const = 0;
+  // Whether it serves a workload on a machine of its kind or another.
+  bool serves(const Workload& w, const TargetInfo& t) const {
+    return for_gpu() == t.is_gpu() && accepts(w, t);
+  }
 };
 
 // In order of preference; the first that accepts a workload serves it.

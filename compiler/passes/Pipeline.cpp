@@ -62,6 +62,7 @@ const std::vector<std::string>& default_pipeline() {
       // asks which of them are known.
       "infer",
       "expand-attention",
+      "expand-cells",
       // What the passes above replaced: weights that nobody reads are not laid out.
       "eliminate-dead",
       // Behind all that recognises formulas by the axes that exporters give them; the weights'
@@ -217,7 +218,7 @@ std::string command_options(const PipelineOptions& options, size_t first_pass,
     if (!is_left_out(options, options.passes[i]))
       passes += (passes.empty() ? "" : ",") + options.passes[i];
   std::string out = "--passes " + passes;
-  if (!context.target.level.empty()) out += " --target " + context.target.level;
+  if (!context.target.level.empty()) out += " --target " + context.target_names();
   if (context.precision != Precision{})
     out += fmt::format(" --precision {}", name_of(context.precision));
   if (context.winograd != 0) out += fmt::format(" --winograd {}", context.winograd);

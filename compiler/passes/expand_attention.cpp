@@ -7,19 +7,22 @@
 //
 // The kernel (kernels/templates/attention.cpp) keeps a head's rows in registers and scratch, so it
 // wants to know the widths; and it computes in f32 or f64. Of the narrower float types only the
-// operands and the result are: the middle is f32 here as there.
+// operands and the result are: the middle is f32 here as there. On a GPU its templates say what
+// they take.
 //
 // It runs behind fuse-attention, which would put the operator back.
 #include <algorithm>
 #include <limits>
 
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
 namespace {
 
 using ir::Atom;
+using ir::Binding;
 using ir::Dim;
 using ir::Expr;
 using ir::Type;
@@ -30,7 +33,13 @@ bool is_typed(const Expr& e) {
   return std::all_of(e.args.begin(), e.args.end(), [](const Atom& a) { return ir::type_of(a); });
 }
 
-bool has_kernel(const Expr& e) {
+bool has_kernel_here(const Binding& b, PassContext& context) {
+  const Expr& e = *b.value;
+  if (context.gpu) {
+    std::vector<Type> operands;
+    for (const Atom& a : e.args) operands.push_back(ir::type_of(a));
+    return has_kernel(e, operands, b.var->type, context);
+  }
   const Type q = ir::type_of(e.args[0]), v = ir::type_of(e.args[2]);
   if (q->dtype != DType::kF32 && q->dtype != DType::kF64) return false;
   const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
@@ -111,7 +120,8 @@ class Expansion {
 ir::Module expand_attention(const ir::Module& m, PassContext& context) {
   return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
-    if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) || has_kernel(e))
+    if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) || !b.var->type ||
+        has_kernel_here(b, context))
       return std::nullopt;
     context.count("expand-attention.expanded");
     return Expansion(e, out).run();

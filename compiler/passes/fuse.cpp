@@ -35,6 +35,11 @@
 // quadratic in a long chain, and a value that goes through memory once in so many operators costs
 // nothing.
 //
+// Where there is a GPU, each operator first gets a device: the GPU if one of its templates takes
+// the operator, else, and where the host computes for itself (host_values.h), the CPU. Groups of
+// different devices do not join, so each is served where it runs; the attribute `device` says it to
+// place-devices. A view goes with its neighbours.
+//
 // Views that stay alone remain views; scalar code stays outside of kernels.
 #include "compiler/passes/fuse.h"
 
@@ -45,11 +50,13 @@
 #include <unordered_map>
 
 #include "compiler/ir/builder.h"
+#include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/operator_devices.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -66,11 +73,21 @@ using ir::Var;
 using ir::VarRef;
 
 constexpr size_t kMostMembers = 128;
+constexpr int64_t kAnyDevice = -1;
 
 struct Group {
   std::vector<size_t> members;  // binding indices, ascending; the last is the root
   std::vector<size_t> kept;     // members that are results, too, ahead of the root; ascending
   FusionKind kind = FusionKind::kOpaque;
+  int64_t device = kAnyDevice;  // without a GPU always
+};
+
+// What is known of the function around a block.
+struct Surroundings {
+  UseCounts uses;
+  ir::DimContext dims;
+  int64_t device = kAnyDevice;             // the attribute of the function
+  std::optional<OperatorDevices> devices;  // if there is a GPU
 };
 
 // What never enters a kernel.
@@ -90,9 +107,13 @@ bool is_cheap(const ir::OpInfo& op) {
 
 class BlockFusion {
  public:
-  BlockFusion(const Block& block, const UseCounts& uses, const ir::DimContext& dims, bool join,
-              PassContext& context)
-      : block_(block), uses_(uses), dims_(dims), join_(join), context_(context) {}
+  BlockFusion(const Block& block, const Surroundings& around, bool join, PassContext& context)
+      : block_(block),
+        around_(around),
+        uses_(around.uses),
+        dims_(around.dims),
+        join_(join),
+        context_(context) {}
 
   ir::BlockRef run(const std::function<ir::BlockRef(const Block&)>& nested) {
     form_groups();
@@ -106,6 +127,13 @@ class BlockFusion {
     return rebuild(nested);
   }
 
+  // Of a block of one operator.
+  bool is_taken_by_gpu() const {
+    Group g;
+    g.members = {0};
+    return device_that_serves(g) == kCudaDevice;
+  }
+
  private:
   const Expr& expr(size_t i) const { return *block_.bindings[i].value; }
 
@@ -116,7 +144,22 @@ class BlockFusion {
       const ir::OpInfo* info = ir::find_op(expr(i).op);
       group_of_[i] = groups_.size();
       groups_.push_back({{i}, {}, info->fusion});
+      groups_.back().device = device_for(groups_.back());
     }
+  }
+
+  // Where a single operator runs.
+  int64_t device_for(const Group& g) const {
+    if (!context_.gpu || only_views(g)) return kAnyDevice;
+    if (around_.device != kAnyDevice) return around_.device;
+    const auto device = around_.devices->of(block_.bindings[g.members[0]].var.get());
+    return device ? *device : device_that_serves(g);
+  }
+
+  int64_t device_that_serves(const Group& g) const {
+    std::vector<Atom> args;
+    const ir::FunctionRef f = primitive(g, &args);
+    return served(*f, kCudaDevice) ? kCudaDevice : kCpuDevice;
   }
 
   void grow() {
@@ -255,7 +298,9 @@ class BlockFusion {
     // Readers of what p keeps may stand ahead of the joined group; and a view costs nothing.
     if (!p.kept.empty() || (keep && only_views(p))) return false;
     if (p.members.size() + c.members.size() > kMostMembers) return false;
+    if (p.device != c.device && p.device != kAnyDevice && c.device != kAnyDevice) return false;
     Group joined;
+    joined.device = p.device == kAnyDevice ? c.device : p.device;
     joined.members = p.members;
     joined.members.insert(joined.members.end(), c.members.begin(), c.members.end());
     std::sort(joined.members.begin(), joined.members.end());
@@ -310,10 +355,13 @@ class BlockFusion {
 
   bool served(const Group& g) const {
     std::vector<Atom> args;
-    return served(*primitive(g, &args));
+    const ir::FunctionRef f = primitive(g, &args);
+    if (context_.gpu && g.device == kAnyDevice)
+      return served(*f, kCudaDevice) || served(*f, kCpuDevice);
+    return served(*f, g.device);
   }
-  bool served(const ir::Function& f) const {
-    return kernels::template_for(*context_.workloads->of(f), context_.target) != nullptr;
+  bool served(const ir::Function& f, int64_t device) const {
+    return kernels::template_for(*context_.workloads->of(f), context_.target_of(device)) != nullptr;
   }
 
   static bool is_kept(const Group& g, size_t member) {
@@ -378,6 +426,7 @@ class BlockFusion {
     }
     ir::Attrs attrs = {{"primitive", true}};
     if (!scalars.empty()) attrs["scalars"] = scalars;
+    if (g.device != kAnyDevice) attrs["device"] = g.device;
     return ir::make_function_of(std::move(parameters), body.finish(result), ir::type_of(result),
                                 attrs, block_.bindings[g.members.back()].value->location);
   }
@@ -390,15 +439,16 @@ class BlockFusion {
         out.append({b.var, map_blocks(b.value, [&](const ir::BlockRef& x) { return nested(*x); })});
         continue;
       }
-      const Group& g = groups_[group_of_[i]];
+      Group& g = groups_[group_of_[i]];
       if (only_views(g)) {
         out.append(b);
         continue;
       }
       if (g.members.back() != i) continue;
+      if (context_.gpu && g.device == kAnyDevice) g.device = device_that_serves(g);
       std::vector<Atom> args;
       ir::FunctionRef f = primitive(g, &args);
-      if (g.members.size() == 1 && !served(*f)) {
+      if (g.members.size() == 1 && !served(*f, g.device)) {
         out.append(b);
         continue;
       }
@@ -420,6 +470,7 @@ class BlockFusion {
   }
 
   const Block& block_;
+  const Surroundings& around_;
   const UseCounts& uses_;
   const ir::DimContext& dims_;
   bool join_;  // false: groups stay single operators
@@ -429,13 +480,22 @@ class BlockFusion {
   std::unordered_map<const Var*, size_t> reader_of_;  // the first call of this block that reads it
 };
 
+bool is_taken_by_gpu(const Binding& b, const Surroundings& around, PassContext& context) {
+  Block alone;
+  alone.bindings = {b};
+  return BlockFusion(alone, around, false, context).is_taken_by_gpu();
+}
+
 ir::Module fused(const ir::Module& m, bool join, PassContext& context) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
-    UseCounts uses = count_uses(*f->body);
-    ir::DimContext dims = ir::dim_context(*f);
+    Surroundings around{
+        count_uses(*f->body), ir::dim_context(*f), ir::attr_or(f->attrs, "device", kAnyDevice), {}};
+    if (context.gpu)
+      around.devices.emplace(*f, ir::is_entry(m, name),
+                             [&](const Binding& b) { return is_taken_by_gpu(b, around, context); });
     std::function<ir::BlockRef(const Block&)> run = [&](const Block& b) {
-      return BlockFusion(b, uses, dims, join, context).run(run);
+      return BlockFusion(b, around, join, context).run(run);
     };
     auto copy = std::make_shared<ir::Function>(*f);
     copy->body = run(*f->body);

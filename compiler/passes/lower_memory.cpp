@@ -528,8 +528,9 @@ class Lowering {
     std::vector<Atom> parts;
     for (const Atom& a : e.args) parts.push_back(tensor(b, a));
     const auto axis = ir::attr<int64_t>(e.attrs, "axis");
+    const int64_t device = ir::attr_or<int64_t>(e.attrs, "device", 0);
     if (axis != 0 || !ownership_.consumable(binding, 0)) {
-      map_[binding.var.get()] = call_group(b, concat_group(parts, axis, type), parts, type,
+      map_[binding.var.get()] = call_group(b, concat_group(parts, axis, type, device), parts, type,
                                            binding.var->name, e.location);
       return;
     }
@@ -547,9 +548,9 @@ class Lowering {
     VarRef need = call(b, "size", {}, {{"value", ir::byte_size(type)}}, ir::scalar_type(), "need");
     VarRef fits = call(b, "less_equal", {need, room}, {}, ir::scalar_type(), "fits");
     BlockBuilder stay, move;
-    VarRef larger = allocate(move, old, "moved", e.location, 0, 2 * ir::byte_size(type));
+    VarRef larger = allocate(move, old, "moved", e.location, device, 2 * ir::byte_size(type));
     Atom memory = move.bindings()[0].var;
-    invoke(move, copy_group(old, 0), {parts[0], larger}, 1, e.location);
+    invoke(move, copy_group(old, device), {parts[0], larger}, 1, e.location);
     VarRef home = bind(b, ir::make_if(fits, stay.finish(storage), move.finish(memory), e.location),
                        ir::storage_type(), "home");
     VarRef y = call(b, "memory.alloc_tensor", {home},
@@ -560,7 +561,7 @@ class Lowering {
       const Type part = ir::type_of(parts[i]);
       VarRef index = call(b, "size", {}, {{"value", at}}, ir::scalar_type(), "at");
       VarRef view = rows_view(b, y, index, part, "part", e.location);
-      invoke(b, copy_group(part, 0), {parts[i], view}, 1, e.location);
+      invoke(b, copy_group(part, device), {parts[i], view}, 1, e.location);
       at = at + part->dims[0];
     }
     context_.count("lower-memory.grown");
@@ -568,14 +569,16 @@ class Lowering {
   }
 
   static ir::FunctionRef concat_group(const std::vector<Atom>& parts, int64_t axis,
-                                      const Type& type) {
+                                      const Type& type, int64_t device) {
     std::vector<VarRef> parameters;
     for (size_t i = 0; i < parts.size(); ++i)
       parameters.push_back(ir::make_var("p" + std::to_string(i), ir::type_of(parts[i])));
     BlockBuilder body;
     VarRef y = body.call("concat", {parameters.begin(), parameters.end()}, {{"axis", axis}});
     y->type = type;
-    return ir::make_function_of(parameters, body.finish(y), type, {{"primitive", true}});
+    ir::Attrs attrs = {{"primitive", true}};
+    if (device != 0) attrs["device"] = device;
+    return ir::make_function_of(parameters, body.finish(y), type, attrs);
   }
 
   static ir::FunctionRef copy_group(const Type& type, int64_t device, bool scalar = false) {

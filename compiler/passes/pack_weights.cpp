@@ -202,8 +202,9 @@ bool is_packable_convolution(const Expr& e, DType image, DType weights) {
 
 bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, const ir::Type& result,
                        PassContext& context) {
-  if (ir::traits_of(e).packs != ir::Packs::kFilters || !e.attrs.contains("out") ||
-      !e.args[1].is_constant() || !ir::image_layout_of(e.attrs).channels_last())
+  if (!context.packs_weights() || ir::traits_of(e).packs != ir::Packs::kFilters ||
+      !e.attrs.contains("out") || !e.args[1].is_constant() ||
+      !ir::image_layout_of(e.attrs).channels_last())
     return false;
   Ints shape;
   for (const ir::Dim& d : operands[1]->dims) shape.push_back(d.as_constant().value_or(0));
@@ -220,6 +221,7 @@ bool is_packable_cell(const Expr& e, DType weights) {
 }
 
 ir::Module pack_weights(const ir::Module& m, PassContext& context) {
+  if (!context.packs_weights()) return m;
   const ir::Layout gates =
       *ir::parse_layout(kernels::recurrent_layout(context.target, DType::kF32));
   ir::Module out = m;

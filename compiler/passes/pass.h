@@ -18,6 +18,7 @@
 #include "compiler/kernels/target.h"
 #include "compiler/kernels/workload.h"
 #include "compiler/passes/precision.h"
+#include "vm/base/device_number.h"
 
 namespace nimble::passes {
 
@@ -35,7 +36,19 @@ struct FoldLimits {
 };
 
 struct PassContext {
-  kernels::TargetInfo target;
+  kernels::TargetInfo target;  // the CPU
+  // Where there is one, kernels are its unless no template of a GPU takes them.
+  std::optional<kernels::TargetInfo> gpu;
+  const kernels::TargetInfo& kernel_target() const { return gpu ? *gpu : target; }
+  // Whether constant operands of products and cells are laid out for its kernels; a GPU's read them
+  // as the model has them.
+  bool packs_weights() const { return !kernel_target().is_gpu(); }
+  // The machine that runs kernels on a device (device_number.h).
+  const kernels::TargetInfo& target_of(int64_t device) const {
+    return gpu && device == kCudaDevice ? *gpu : target;
+  }
+  // What --target says to name both; "" if nothing was chosen.
+  std::string target_names() const { return gpu ? gpu->level + "," + target.level : target.level; }
   FoldLimits fold;
   std::optional<double> fold_left;  // operations; unset until constants are folded first
   // What passes report of themselves: "fuse.groups" -> 37.

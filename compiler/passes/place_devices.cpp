@@ -19,6 +19,8 @@
 //                        `match`, arguments with parameters, bodies with results
 //   (section 3.4)        on_device fixes what makes its operand; the attribute   annotation, kernel
 //                        `device` of a function all kernels in it
+//   (ours)               where there is a GPU, `fuse` has said of each group     kernel
+//                        which machine has a template for it
 //   (ours)               conditions, scalar operands, indices, the parameters    use_on_host
 //                        and results of entry functions: the CPU, as a border
 //
@@ -34,10 +36,10 @@
 // device has its own copy from the load on. Functions are not polymorphic by device: parameters
 // unify over all calls, and a call that conflicts copies its arguments.
 //
-// The pass leaves: device_copy with both devices, the attribute `device` on groups and write_rows
-// that do not run on the CPU, and for the verifier (V15) the devices of parameters and results as
-// attributes of each function. A module that names no device, compiled for the CPU, it leaves
-// alone.
+// The pass leaves: device_copy with both devices, the attribute `device` on groups, write_rows
+// and appends that do not run on the CPU, and for the verifier (V15) the devices of parameters and
+// results as attributes of each function. A module that names no device, compiled for the CPU, it
+// leaves alone.
 #include "compiler/passes/place_devices.h"
 
 #include <algorithm>
@@ -247,16 +249,17 @@ class Placement {
     const int64_t device = a_.kernel_device(v);
     if (e.kind == ExprKind::kCall && e.primitive) {
       context_.count(fmt::format("place-devices.kernels on {}", device_name(device)));
-      if (device != kCpuDevice) {
+      if (device != kCpuDevice || e.primitive->attrs.contains("device")) {
         auto group = std::make_shared<ir::Function>(*e.primitive);
-        group->attrs["device"] = device;
+        group->attrs.erase("device");
+        if (device != kCpuDevice) group->attrs["device"] = device;
         now->primitive = std::move(group);
       }
     } else if (e.kind == ExprKind::kFunction) {
       auto literal = std::make_shared<ir::Function>(*e.primitive);
       literal->body = block(*e.primitive->body);
       now->primitive = std::move(literal);
-    } else if (e.op == "write_row") {
+    } else if (e.op == "write_row" || e.op == "append") {
       now->attrs.erase("device");  // whoever wrote it: this pass decides
       if (device != kCpuDevice) now->attrs["device"] = device;
     }

@@ -33,6 +33,7 @@
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/passes/pack_weights.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
 
@@ -105,7 +106,11 @@ class Narrowing {
     if (!rule || !is_float(rule->operands)) return nullptr;
     int64_t k = 0;  // what lies in a row of the other operand, or in a pixel of a group
     std::string layout;
-    if (rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums)) {
+    const bool product =
+        rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums);
+    if (!context_.packs_weights())
+      return product && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
+    if (product) {
       const auto& shape = e.args[1].constant->shape;
       const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
       k = shape[transposed ? 1 : 0];
@@ -162,22 +167,28 @@ class Narrowing {
   }
 
   // A recurrent cell with its weights as the policy stores them; null if they stay as they are.
-  ir::ExprRef narrowed_cell(const Expr& e) {
+  ir::ExprRef narrowed_cell(const Binding& b) {
+    const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs != ir::Packs::kGates)
       return nullptr;
     const PrecisionRule* rule = rule_of(context_.precision, ir::Packs::kGates);
     const size_t at = ir::traits_of(e).cell->weights;
     if (!rule || !is_packable_cell(e, rule->sums)) return nullptr;
     if (!stays_finite(e.args[at].constant, rule->operands)) return nullptr;
-    context_.count("set-precision.cells");
     auto copy = std::make_shared<Expr>(e);
     copy->args[at] = Atom::of(constant_as(e.args[at].constant, rule->operands, e.location));
+    if (!context_.packs_weights()) {  // the kernel is chosen by what it is then
+      std::vector<ir::Type> operands;
+      for (const Atom& a : copy->args) operands.push_back(ir::type_of(a));
+      if (!has_kernel(*copy, operands, b.var->type, context_)) return nullptr;
+    }
+    context_.count("set-precision.cells");
     return copy;
   }
 
   std::optional<Atom> visit(const Binding& b, ir::BlockBuilder& out) {
     const std::optional<Types> types = types_for(b);
-    const ir::ExprRef cell = narrowed_cell(*b.value);
+    const ir::ExprRef cell = narrowed_cell(b);
     if (!types && !cell && !casts_.contains(b.var.get())) return std::nullopt;
     if (types) {
       append_product(b, *types, out);

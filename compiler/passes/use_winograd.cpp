@@ -70,7 +70,7 @@ const ir::Winograd* form_for(const Expr& e, const ir::Type& result, int64_t most
 }  // namespace
 
 ir::Module use_winograd(const ir::Module& m, PassContext& context) {
-  if (context.winograd == 0) return m;
+  if (context.winograd == 0 || !context.packs_weights()) return m;
   // Of the module: weights that two convolutions share are transformed once.
   std::map<std::pair<const ir::Tensor*, int64_t>, ir::TensorRef> transformed;
   return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {

@@ -155,10 +155,9 @@ class WriteThrough {
     for (size_t i = inputs; i < call.args.size(); ++i)
       if (const Var* other = root_of(call.args[i].var.get()); !other || other == x) return 0;
     const ir::FunctionRef twice = with_result_again(*call.primitive, *result_of(call, value));
-    const auto* own =
-        kernels::template_for(*context_.workloads->of(*call.primitive), context_.target);
-    if (!own || kernels::template_for(*context_.workloads->of(*twice), context_.target) != own)
-      return 0;
+    const kernels::TargetInfo& target = context_.target_of(device_of(e));
+    const auto* own = kernels::template_for(*context_.workloads->of(*call.primitive), target);
+    if (!own || kernels::template_for(*context_.workloads->of(*twice), target) != own) return 0;
 
     const Binding seen = all[view];
     auto now = std::make_shared<Expr>(call);

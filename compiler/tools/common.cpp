@@ -41,21 +41,50 @@ std::map<std::string, int64_t> shapes_of(const std::vector<std::string>& texts) 
 
 namespace {
 
-// What --target names, the highest level first. Error(kInvalidArgument).
-std::vector<kernels::TargetInfo> targets_of(const std::string& text) {
-  std::vector<kernels::TargetInfo> targets;
-  for (const std::string& name : split(text))
-    targets.push_back(kernels::loaded_target_by_name(name));
-  if (targets.empty()) targets.push_back(kernels::loaded_target_by_name(text));  // refuses it
-  std::stable_sort(targets.begin(), targets.end(),
+// What --target names. Error(kInvalidArgument).
+Targets targets_of(const std::string& text) {
+  Targets targets;
+  for (const std::string& name : split(text)) {
+    kernels::TargetInfo target = kernels::loaded_target_by_name(name);
+    (target.is_gpu() ? targets.gpus : targets.cpus).push_back(std::move(target));
+  }
+  if (targets.cpus.empty())
+    targets.cpus.push_back(
+        kernels::loaded_target_by_name(targets.gpus.empty() ? text /* refuses it */ : "native"));
+  std::stable_sort(targets.cpus.begin(), targets.cpus.end(),
                    [](const auto& x, const auto& y) { return kernels::is_lower_level(y, x); });
-  for (size_t i = 1; i < targets.size(); ++i)
-    if (!kernels::is_lower_level(targets[i], targets[i - 1]))
+  for (size_t i = 1; i < targets.cpus.size(); ++i)
+    if (!kernels::is_lower_level(targets.cpus[i], targets.cpus[i - 1]))
       throw Error(Status::kInvalidArgument, "--target " + text,
                   fmt::format("{} and {} are not two levels of one architecture",
-                              targets[i - 1].level, targets[i].level),
+                              targets.cpus[i - 1].level, targets.cpus[i].level),
                   "name each level once: x86-64-v4,x86-64-v3,x86-64-v2");
+  const auto place = [](const kernels::TargetInfo& t) { return &kernels::target_row(t.level); };
+  std::stable_sort(targets.gpus.begin(), targets.gpus.end(),
+                   [&](const auto& x, const auto& y) { return place(x) < place(y); });
+  for (size_t i = 1; i < targets.gpus.size(); ++i)
+    if (targets.gpus[i].level == targets.gpus[i - 1].level)
+      throw Error(Status::kInvalidArgument, "--target " + text,
+                  fmt::format("{} is named twice", targets.gpus[i].level),
+                  "name each architecture once: sm_80,sm_90a");
   return targets;
+}
+
+// Where kernels run that nothing else constrains: on the GPU that is a target.
+// Error(kInvalidArgument) where --device says otherwise.
+int32_t device_of(const ModelArguments& a, const Targets& targets) {
+  const int32_t device = device_by_name(a.device).value_or(kCpuDevice);
+  if (targets.gpus.empty()) {
+    if (device != kCudaDevice) return device;
+    throw Error(Status::kInvalidArgument, "--device " + a.device,
+                "no architecture of a GPU is a target", "say which: --target sm_90a");
+  }
+  if (device == kStandInDevice)
+    throw Error(
+        Status::kInvalidArgument, "--device " + a.device,
+        fmt::format("kernels for {} run on {}", targets.gpus[0].level, device_name(kCudaDevice)),
+        "leave --device out");
+  return kCudaDevice;
 }
 
 bool is_of_this_machine(const kernels::TargetInfo& target) {
@@ -89,7 +118,7 @@ db::Hardware hardware_of(db::Store& store, const kernels::TargetInfo& target) {
 
 }  // namespace
 
-std::vector<kernels::TargetInfo> targets_of(const ModelArguments& a) {
+Targets targets_of(const ModelArguments& a) {
   if (a.features.empty()) return targets_of(a.target);
   if (a.target.find(',') != std::string::npos)
     throw Error(Status::kInvalidArgument, "--features",
@@ -98,7 +127,18 @@ std::vector<kernels::TargetInfo> targets_of(const ModelArguments& a) {
   std::vector<std::string> all;
   for (const std::string& text : a.features)
     for (std::string& f : split(text)) all.push_back(std::move(f));
-  return {kernels::target_with_features(a.target, all)};
+  return {{kernels::target_with_features(a.target, all)}, {}};
+}
+
+passes::PassContext pass_context(const ModelArguments& a) {
+  passes::PassContext context;
+  const Targets targets = targets_of(a);
+  context.target = targets.cpus.at(0);
+  if (!targets.gpus.empty()) context.gpu = targets.gpus[0];
+  context.device = device_of(a, targets);
+  context.precision = a.precision;
+  context.winograd = a.winograd;
+  return context;
 }
 
 CLI::Validator one_target() {
@@ -190,7 +230,9 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
              "One of {};\n"
              "native is this machine. Of nimble compile also several levels,\n"
              "x86-64-v4,x86-64-v2: the file has code for each and takes the best that a machine\n"
-             "runs; schedules are tuned for the highest, the others have the default ones",
+             "runs; schedules are tuned for the highest, the others have the default ones.\n"
+             "sm_… are NVIDIA's GPUs (docs/cuda.md): kernels run there, and on the CPU, which\n"
+             "may be named beside, sm_90a,x86-64-v3, what the GPU has no kernels for",
              fmt::join(kernels::loaded_target_names(), ", ")))
       ->capture_default_str()
       ->check(read_by([](const std::string& text) { return targets_of(text); }));
@@ -201,8 +243,10 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
          "has no more than that (the level's own name says the same)")
       ->allow_extra_args(false)
       ->type_name("LIST");
-  app.add_option("--device", a.device,
-                 "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md)")
+  app.add_option(
+         "--device", a.device,
+         "Where what nothing else constrains runs: cpu or stand-in (docs/devices.md); where a\n"
+         "GPU is a target, there")
       ->check(CLI::IsMember(std::vector<std::string>(kDeviceNames.begin(), kDeviceNames.end())))
       ->capture_default_str();
   add_precision_argument(app, a.precision);
@@ -258,7 +302,7 @@ std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
   options.read_only = true;
   std::vector<std::unique_ptr<tuned::TunedSource>> sources;
   std::optional<Error> unknown;  // hardware that a database has no records of
-  const kernels::TargetInfo target = targets_of(a).at(0);
+  const kernels::TargetInfo target = targets_of(a).cpus.at(0);
   for (const std::string& place : a.databases) {
     try {
       std::shared_ptr<db::Store> store = db::Store::open(place, options);
@@ -294,10 +338,11 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
 
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {
   driver::CompileOptions options;
-  const std::vector<kernels::TargetInfo> targets = targets_of(a);
-  options.target = targets.at(0);
-  options.more_targets.assign(targets.begin() + 1, targets.end());
-  options.device = device_by_name(a.device).value_or(kCpuDevice);
+  const Targets targets = targets_of(a);
+  options.target = targets.cpus.at(0);
+  options.more_targets.assign(targets.cpus.begin() + 1, targets.cpus.end());
+  options.gpus = targets.gpus;
+  options.device = device_of(a, targets);
   options.precision = a.precision;
   options.winograd = a.winograd;
   options.pipeline.disabled.insert(a.disabled.begin(), a.disabled.end());

@@ -62,8 +62,14 @@ class IncompatibleDatabase : public Error {
 // As run_program; an incompatible database ends with kExitStale.
 int run_compiler_program(const char* name, const std::function<int()>& body);
 
-// What --target and --features say, the highest level first. Error(kInvalidArgument).
-std::vector<kernels::TargetInfo> targets_of(const ModelArguments& a);
+// What --target and --features say: the CPU's levels, the highest first (this machine where only a
+// GPU is named), and architectures of GPUs, in the table's order. Error(kInvalidArgument).
+struct Targets {
+  std::vector<kernels::TargetInfo> cpus, gpus;
+};
+Targets targets_of(const ModelArguments& a);
+// Targets, device, precision and tiles of what the arguments ask for.
+passes::PassContext pass_context(const ModelArguments& a);
 // Null without --db. The databases must exist; they are opened read-only. Records are those of
 // --hardware, else of this machine; for a target of another architecture those of the database's
 // only hardware that is of the target's level. Error(kInvalidArgument) if it has several.

@@ -42,10 +42,7 @@ struct WorkloadRow {
 // The workloads after the passes, each with its template and what the database knows of it.
 std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
                                    tuned::TunedSource* tuned) {
-  passes::PassContext context;
-  context.target = tools::targets_of(o.model).at(0);
-  context.precision = o.model.precision;
-  context.winograd = o.model.winograd;
+  passes::PassContext context = tools::pass_context(o.model);
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
@@ -54,9 +51,10 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
     WorkloadRow row{std::move(use), {}, {}};
-    if (const kernels::Template* t = kernels::template_for(row.use.workload, context.target))
+    const kernels::TargetInfo& target = context.target_of(row.use.device);
+    if (const kernels::Template* t = kernels::template_for(row.use.workload, target))
       row.template_name = t->name();
-    if (tuned) row.lookup = tuned->find(row.use.workload, context.target, policy_class);
+    if (tuned && !target.is_gpu()) row.lookup = tuned->find(row.use.workload, target, policy_class);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -95,10 +93,11 @@ Table workload_table(const std::vector<WorkloadRow>& rows) {
                {"template", [](const Json& t) { return t == "" ? "none" : t.get<std::string>(); }},
                {"outcome", "tuning"},
                "reason",
-               {"workload", ""}});
+               {"workload", ""},
+               {"device", ""}});
   for (const WorkloadRow& r : rows)
     table.add({r.use.source, r.use.calls, r.template_name, tools::name_of(r.lookup.outcome),
-               r.lookup.reason, r.use.workload.key});
+               r.lookup.reason, r.use.workload.key, std::string(device_name(r.use.device))});
   return table;
 }
 

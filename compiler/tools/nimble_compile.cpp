@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <set>
 
 #include "compiler/tools/common.h"
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
+#include "vm/base/device_number.h"
 #include "vm/base/json_text.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/writer.h"
@@ -33,6 +36,7 @@ constexpr char kAbout[] =
     "  nimble compile model.onnx --shape n=128 --target x86-64-v3 -o model.nimble\n"
     "  nimble compile model.onnx --target x86-64-v4,x86-64-v3,x86-64-v2 -o model.nimble\n"
     "  nimble compile model.onnx --target portable -o model.nimble\n"
+    "  nimble compile model.onnx --target sm_90a,x86-64-v3 -o model.nimble\n"
     "  nimble compile model.onnx --precision bf16 -o model.nimble\n"
     "  nimble compile --batch list.tsv --portable off";
 
@@ -46,10 +50,11 @@ struct Options {
 
 Table kernel_table(const driver::CompileReport& r) {
   Table table({"kernel", "source", "template", "implementations", "code_bytes", "outcome", "reason",
-               "threads", "workload"});
+               "threads", "workload", "device"});
   for (const driver::KernelReport& k : r.kernels)
     table.add({k.kernel, k.source, k.template_name, k.implementations, k.code_bytes,
-               tools::name_of(k.outcome), k.reason, k.threads, k.workload});
+               tools::name_of(k.outcome), k.reason, k.threads, k.workload,
+               std::string(device_name(k.device))});
   return table;
 }
 
@@ -72,6 +77,26 @@ Json json_of(const Options& o, const driver::CompileReport& r) {
             {"code_generation", r.codegen_ms},
             {"linking", r.link_ms},
             {"total", r.total_ms}}}};
+}
+
+// What runs where, if any kernel is a GPU's.
+void print_placement(const driver::CompileReport& r) {
+  const auto count = [&](const char* what) {
+    const auto it = r.statistics.find(what);
+    return it == r.statistics.end() ? 0 : it->second;
+  };
+  const bool gpu = std::any_of(r.kernels.begin(), r.kernels.end(),
+                               [](const auto& k) { return k.device == kCudaDevice; });
+  if (!gpu) return;
+  std::map<std::string, int64_t> on_cpu;  // by source
+  size_t here = 0;
+  for (const driver::KernelReport& k : r.kernels)
+    if (k.device == kCpuDevice) ++on_cpu[k.source], ++here;
+  fmt::print("  {} kernels on {}, {} on the CPU; {} copies between them\n", r.kernels.size() - here,
+             device_name(kCudaDevice), here, count("place-devices.copies"));
+  for (const auto& [source, kernels] : on_cpu)
+    fmt::print("    on the CPU: {}{}\n", source,
+               kernels > 1 ? fmt::format(" ({} kernels)", kernels) : "");
 }
 
 void print_for_people(const Options& o, const driver::CompileReport& r) {
@@ -104,6 +129,7 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
       images += fmt::format("{}{} ({} KiB)", images.empty() ? "" : ", ", target, bytes >> 10);
     fmt::print("  code for {}: a load takes the first that the machine runs\n", images);
   }
+  print_placement(r);
   const bool asked = !o.model.databases.empty();
   if (!threads.empty())
     fmt::print(

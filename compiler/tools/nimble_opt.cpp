@@ -14,7 +14,6 @@
 #include "compiler/tools/common.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
-#include "vm/base/device_number.h"
 #include "vm/base/file.h"
 
 namespace nimble {
@@ -94,11 +93,7 @@ ir::Module load(const Options& o) {
 
 int run(const Options& o) {
   passes::install_crash_handler(o.model.crash_folder);
-  passes::PassContext context;
-  context.target = tools::targets_of(o.model).at(0);
-  context.device = device_by_name(o.model.device).value_or(kCpuDevice);
-  context.precision = o.model.precision;
-  context.winograd = o.model.winograd;
+  passes::PassContext context = tools::pass_context(o.model);
   passes::PipelineOptions options;
   if (o.passes_given) options.passes = tools::split(o.passes);
   options.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());

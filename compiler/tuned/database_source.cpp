@@ -90,7 +90,7 @@ Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
   }
   c.config = kernels::config_from_json(config.json);
   const kernels::Template* t = kernels::find_template(config.template_name);
-  if (!t || !t->accepts(w, target) || !t->valid(w, c.config, target))
+  if (!t || !t->serves(w, target) || !t->valid(w, c.config, target))
     refuse(place, fmt::format("template {} does not accept {}", config.template_name,
                               printable(config.json)));
   return c;

@@ -22,7 +22,7 @@ std::string short_of(const db::Uuid& uuid) {
 bool TableMaker::can_be_generated(const tuned::Candidate& c) const {
   if (!c.vendor.empty()) return true;
   const kernels::Template* t = kernels::find_template(c.template_name);
-  return t && t->accepts(records_.task().workload(), target_) &&
+  return t && t->serves(records_.task().workload(), target_) &&
          t->valid(records_.task().workload(), c.config, target_);
 }
 

@@ -182,7 +182,7 @@ void DispatchSubject::find_table(const std::string& policy_class) {
 bool DispatchSubject::can_be_generated(const tuned::Candidate& c) const {
   if (!c.vendor.empty()) return true;
   const kernels::Template* t = kernels::find_template(c.template_name);
-  return t && t->accepts(task_.workload(), context_.target) &&
+  return t && t->serves(task_.workload(), context_.target) &&
          t->valid(task_.workload(), c.config, context_.target);
 }
 

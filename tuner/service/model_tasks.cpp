@@ -12,8 +12,20 @@
 
 namespace nimble::tuner {
 
+namespace {
+
+void refuse_gpu(const kernels::TargetInfo& target) {
+  if (target.is_gpu())
+    throw Error(Status::kUnsupported, "--target " + target.level,
+                "kernels of GPUs are not tuned yet",
+                "compile without: each has its template's default schedule");
+}
+
+}  // namespace
+
 kernels::TargetInfo runnable_target(const std::string& name) {
   const kernels::TargetInfo target = kernels::target_by_name(name);
+  refuse_gpu(target);
   if (!host_cpu().has(target.level))
     throw Error(
         Status::kUnsupported, "--target " + name,
@@ -43,6 +55,7 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
 
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           const PointsOf& points, std::vector<std::string>* skipped) {
+  refuse_gpu(target);
   const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
   passes::PassContext context;
   context.target = target;

@@ -132,7 +132,7 @@ std::vector<int64_t> TableMaker::tiles_of(const std::vector<db::Hash>& configs) 
     NIMBLE_CHECK(info, "configuration {} is not in the database", config);
     const tuned::Candidate c = candidate_of(info->template_name, info->json);
     const kernels::Template* t = kernels::find_template(c.template_name);
-    if (!t || !t->accepts(w, target_)) continue;
+    if (!t || !t->serves(w, target_)) continue;
     for (const kernels::Knob& knob : t->knobs(w, target_))
       if (knob.tile && c.config.contains(knob.name))
         tiles.insert(kernels::knob_int(c.config, knob.name));

@@ -25,6 +25,11 @@ inline constexpr int32_t kDeviceCount = static_cast<int32_t>(kDeviceNames.size()
 constexpr bool is_device(int64_t number) {
   return number >= 0 && number < kDeviceCount;
 }
+// Whose kernels are code of its own, started as grids of blocks, in memory that the host does not
+// address.
+constexpr bool is_gpu(int64_t number) {
+  return number == kCudaDevice;
+}
 // "unknown" for a number that is no device's.
 constexpr std::string_view device_name(int64_t number) {
   return is_device(number) ? kDeviceNames[static_cast<size_t>(number)] : "unknown";

@@ -348,6 +348,21 @@ class Assembler {
     }
   }
 
+  Launch launch() {
+    Launch l;
+    in_.expect("(");
+    for (size_t axis = 0; axis < l.grid.size(); ++axis) {
+      if (axis > 0) in_.expect(",");
+      l.grid[axis] = parse_program(&in_);
+    }
+    in_.expect(")");
+    in_.expect("block");
+    l.threads = in_.index();
+    in_.expect("shared");
+    l.shared_bytes = in_.index();
+    return l;
+  }
+
   void implementation(ImplementationKind kind, Kernel* k) {
     Implementation i;
     i.kind = kind;
@@ -356,6 +371,7 @@ class Assembler {
     if (in_.accept("config")) i.config = in_.string();
     if (in_.accept("threads")) i.max_threads = static_cast<int32_t>(in_.integer());
     if (in_.accept("hash")) i.code_hash = in_.hexadecimal();
+    if (in_.accept("launch")) i.launch = launch();
     k->implementations.push_back(std::move(i));
   }
 

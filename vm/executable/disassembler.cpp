@@ -167,6 +167,9 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
     if (!i.config.empty()) out += " config " + quoted(i.config);
     if (i.max_threads != 0) out += fmt::format(" threads {}", i.max_threads);
     if (i.code_hash != 0) out += fmt::format(" hash {:#x}", i.code_hash);
+    if (i.launch)
+      out += fmt::format(" launch ({}) block {} shared {}", joined(i.launch->grid, postfix),
+                         i.launch->threads, i.launch->shared_bytes);
     out += "\n";
   }
   return out + "}\n";
@@ -335,9 +338,10 @@ std::string disassemble(const Instruction& in) {
 std::string disassemble(const Executable& e, const DisassembleOptions& options) {
   std::string out;
   for (const NativeImage& i : e.images)
-    out += fmt::format("; image {} ({}), {} bytes, xxh3 {}\n", one_line(i.target),
-                       one_line(fmt::format("{}", fmt::join(i.features, " "))), i.bytes.size(),
-                       hex(hash64(i.bytes)));
+    out +=
+        fmt::format("; image {}{} ({}), {} bytes, xxh3 {}\n", one_line(i.target),
+                    device_text(i.device), one_line(fmt::format("{}", fmt::join(i.features, " "))),
+                    i.bytes.size(), hex(hash64(i.bytes)));
   for (const auto& [label, value] :
        {std::pair("compiler", e.provenance.compiler),
         std::pair("toolchain", e.provenance.toolchain), std::pair("model", e.provenance.model),

@@ -78,9 +78,14 @@ enum class ImplementationKind : uint8_t {
   kPortable = 3,  // the kernel's portable form; `symbol` is only a name
 };
 
-// How a GPU's native implementation is started: blocks along each axis, over the contract's symbols,
-// threads of a block, bytes of its shared memory.
+// How a GPU's native implementation is started: blocks along each axis, over the contract's symbols
+// alone (a region's number of threads says nothing of a GPU), threads of a block, bytes of its
+// shared memory. launch.h computes the blocks of a call.
 struct Launch {
+  static constexpr uint32_t kWarp = 32;  // threads come in whole warps
+  static constexpr uint32_t kMaxThreads = 1024;
+  // What a block may have at compute capability 9.0; at none it may have more.
+  static constexpr uint32_t kMaxSharedBytes = 227 << 10;
   std::array<DimProgram, 3> grid = {DimProgram::constant(1), DimProgram::constant(1),
                                     DimProgram::constant(1)};
   uint32_t threads = 0;
@@ -111,13 +116,13 @@ struct Kernel {
 };
 
 // Machine code for one target: of the CPU a linked shared object, of a GPU a module of its driver.
-// Every image of a device holds the same symbols.
+// Every image of a device holds the same symbols. The stand-in device runs the CPU's.
 struct NativeImage {
   std::string target;                 // "x86-64-v4", …, "sm_90a"
   std::vector<std::string> features;  // CPU features that it needs ("avx512f", …)
   std::span<const uint8_t> bytes;     // ELF; PTX where the target is "compute_…"
   std::shared_ptr<const void> owner;
-  int32_t device = 0;  // whose kernels' code it is (device_number.h)
+  int32_t device = 0;  // whose kernels' code it is: the CPU's or a GPU's (device_number.h)
 };
 
 // What data-type values of a signature are made of: the caller's values are checked against it,

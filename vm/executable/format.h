@@ -23,6 +23,12 @@
 // What the file was compiled with comes in a section of its own, too, which files from before have
 // not: pairs of an option and its value.
 //
+// How a GPU's code is started, and whose code an image is where it is not the CPU's, come in a
+// section that only files with such code have, and in these it is required: a count of launches,
+// for each the indices of its kernel and implementation, the three programs of its grid, threads of
+// a block, bytes of shared memory; then a count of images that are not the CPU's, for each its
+// index and device.
+//
 // Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
 // a file with an unknown required section or another format version. The version grows when the
 // meaning of an existing section changes, and then takes in what came as sections of its own; what
@@ -62,15 +68,16 @@ enum class Section : uint32_t {
   kPortable = 11,  // portable kernels; required if a kernel has nothing else
   kTypes = 12,     // of ports that are not tensors
   kOptions = 13,   // of the compilation; optional
+  kGpu = 14,       // launches, and the images of GPUs; required where there is any
 };
-inline constexpr uint32_t kSectionCount = 13;
+inline constexpr uint32_t kSectionCount = 14;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
   constexpr std::string_view kNames[] = {
       "",        "functions", "scalar functions", "constants",     "kernels",    "images",
       "entries", "texts",     "provenance",       "constant data", "image data", "portable kernels",
-      "types",   "options"};
+      "types",   "options",   "gpu code"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

@@ -11,6 +11,7 @@
 
 #include "vm/base/bytes.h"
 #include "vm/base/checked.h"
+#include "vm/base/device_number.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
 #include "vm/executable/dim_program_bytes.h"
@@ -106,9 +107,9 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   }
   expect_zeros(file, at, size, place);
   for (uint32_t id = 1; id <= kSectionCount; ++id)
-    if (const auto s = static_cast<Section>(id); !sections[id].data() &&
-                                                 s != Section::kProvenance &&
-                                                 s != Section::kPortable && s != Section::kOptions)
+    if (const auto s = static_cast<Section>(id);
+        !sections[id].data() && s != Section::kProvenance && s != Section::kPortable &&
+        s != Section::kOptions && s != Section::kGpu)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -343,6 +344,32 @@ void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& o
   expect_apart(*in, e->images, "images");
 }
 
+// Behind the kernels and images.
+void get_gpu(ByteReader* in, Executable* e) {
+  const size_t launches = in->count("number of launches", 13);
+  for (size_t n = 0; n < launches; ++n) {
+    const uint64_t kernel = in->varint(), implementation = in->varint();
+    if (kernel >= e->kernels.size() ||
+        implementation >= e->kernels[kernel].implementations.size() ||
+        e->kernels[kernel].implementations[implementation].launch)
+      in->fail(
+          fmt::format("a launch of implementation {} of kernel {}, which has one or is not "
+                      "there",
+                      implementation, kernel));
+    Launch& l = e->kernels[kernel].implementations[implementation].launch.emplace();
+    for (DimProgram& p : l.grid) p = decode_dim_program(in);
+    l.threads = in->varint32("number of threads");
+    l.shared_bytes = in->varint32("bytes of shared memory");
+  }
+  const size_t images = in->count("number of images", 2);
+  for (size_t n = 0; n < images; ++n) {
+    const uint64_t image = in->varint();
+    if (image >= e->images.size() || e->images[image].device != kCpuDevice)
+      in->fail(fmt::format("the device of image {}, which has one or is not there", image));
+    e->images[image].device = get_device(in);
+  }
+}
+
 // `memory`: bytes that what is decoded may take.
 Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
                  const LoadLimits& limits, uint64_t memory, const std::string& place) {
@@ -377,6 +404,7 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
          [&](ByteReader* in) { get_pairs(in, "number of options", &e.provenance.options); });
   if (bytes_of(Section::kPortable).data())
     with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
+  if (bytes_of(Section::kGpu).data()) with(Section::kGpu, [&](ByteReader* in) { get_gpu(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart
   for (const Constant& c : e.constants) constants += c.bytes.size();
   if (constants > limits.constants)

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "vm/base/checked.h"
+#include "vm/base/device_number.h"
 #include "vm/executable/control_flow.h"
 #include "vm/executable/effects.h"
 #include "vm/executable/opcodes.h"
@@ -292,6 +293,7 @@ class Verifier {
         if (i.symbol.empty() || i.max_threads < 0 || i.kind > ImplementationKind::kPortable)
           report<Fault::kBadImplementation>(where, i.symbol, static_cast<int>(i.kind),
                                             i.max_threads);
+      for (const Implementation& i : k.implementations) check_launch(where, k, i);
       check_data_arguments(where, k);
       check_portable(where, k, found_.size() == before);
     }
@@ -305,6 +307,24 @@ class Verifier {
     bool host = !k.portable;
     for (const Implementation& i : k.implementations) host &= i.kind == ImplementationKind::kHost;
     if (!host) report<Fault::kDataOffHost>(where);
+  }
+
+  void check_launch(const Place& where, const Kernel& k, const Implementation& i) {
+    const bool gpu = is_gpu(k.device);
+    if (gpu && i.kind != ImplementationKind::kNative)
+      return report<Fault::kGpuImplementation>(where, i.symbol, static_cast<int>(i.kind));
+    if (!i.launch) {
+      if (gpu) report<Fault::kLaunchMissing>(where, i.symbol);
+      return;
+    }
+    if (!gpu) return report<Fault::kLaunchElsewhere>(where, i.symbol);
+    for (const DimProgram& p : i.launch->grid) is_program(where, p, k.contract.symbols.size());
+    const uint32_t threads = i.launch->threads;
+    if (threads == 0 || threads % Launch::kWarp != 0 || threads > Launch::kMaxThreads)
+      report<Fault::kLaunchThreads>(where, i.symbol, threads);
+    if (i.launch->shared_bytes > Launch::kMaxSharedBytes)
+      report<Fault::kLaunchShared>(where, i.symbol, i.launch->shared_bytes,
+                                   Launch::kMaxSharedBytes);
   }
 
   void check_device(const Place& where, int32_t device) {
@@ -402,10 +422,12 @@ class Verifier {
   }
 
   void check_images() {
-    std::set<std::string_view> targets;
+    std::set<std::pair<int32_t, std::string_view>> targets;
     for (const NativeImage& i : e_.images) {
       const Place where{"image ", i.target};
-      if (i.target.empty() || !targets.insert(i.target).second) report<Fault::kImageTarget>(where);
+      if (i.target.empty() || !targets.emplace(i.device, i.target).second)
+        report<Fault::kImageTarget>(where);
+      if (i.device != kCpuDevice && !is_gpu(i.device)) report<Fault::kImageDevice>(where, i.device);
       if (i.bytes.empty()) report<Fault::kImageEmpty>(where);
     }
   }

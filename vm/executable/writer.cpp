@@ -4,6 +4,7 @@
 
 #include "vm/base/bytes.h"
 #include "vm/base/checked.h"
+#include "vm/base/device_number.h"
 #include "vm/base/file.h"
 #include "vm/base/hash.h"
 #include "vm/executable/dim_program_bytes.h"
@@ -124,6 +125,32 @@ bool needs_portable(const Executable& e) {
   return false;
 }
 
+// The launches of implementations and the images that are not the CPU's; whether there is any.
+bool put_gpu(const Executable& e, ByteWriter* out) {
+  size_t launches = 0, images = 0;
+  for (const Kernel& k : e.kernels)
+    for (const Implementation& i : k.implementations) launches += i.launch.has_value();
+  for (const NativeImage& i : e.images) images += i.device != kCpuDevice;
+  out->varint(launches);
+  for (size_t k = 0; k < e.kernels.size(); ++k)
+    for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i) {
+      const std::optional<Launch>& launch = e.kernels[k].implementations[i].launch;
+      if (!launch) continue;
+      out->varint(k);
+      out->varint(i);
+      for (const DimProgram& p : launch->grid) encode(p, out);
+      out->varint(launch->threads);
+      out->varint(launch->shared_bytes);
+    }
+  out->varint(images);
+  for (size_t i = 0; i < e.images.size(); ++i) {
+    if (e.images[i].device == kCpuDevice) continue;
+    out->varint(i);
+    out->varint(static_cast<uint64_t>(e.images[i].device));
+  }
+  return launches + images > 0;
+}
+
 void put_ports(const std::vector<Port>& ports, ByteWriter* out) {
   out->varint(ports.size());
   for (const Port& p : ports) {
@@ -204,7 +231,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      portable, options;
+      portable, options, gpu;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -260,6 +287,7 @@ Layout lay_out(const Executable& e) {
   add(Section::kPortable, needs_portable(e) ? kRequired : 0, &portable);
   add(Section::kTypes, kRequired, &types);
   add(Section::kOptions, 0, &options);
+  if (put_gpu(e, &gpu)) add(Section::kGpu, kRequired, &gpu);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

@@ -18,6 +18,7 @@
 #include "vm/executable/executable.h"
 #include "vm/interpreter/portable_kernel.h"
 #include "vm/library/registry.h"
+#include "vm/runtime/cuda_driver.h"
 #include "vm/runtime/device.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/thread_pool.h"
@@ -28,6 +29,9 @@ namespace nimble::rt {
 // One implementation as it will be run.
 struct KernelTarget {
   nimble_kernel_fn native = nullptr;
+  // Of a kernel on the GPU, and how it is started (gpu_launches.h).
+  cuda::Function function = nullptr;
+  const exec::Launch* launch = nullptr;
   const LibraryKernel* library = nullptr;
   // Of the library's kernels that are made ready before they run.
   std::shared_ptr<VendorRoutine> routine;
@@ -72,6 +76,7 @@ struct PreparedKernel {
   bool uses_scratch = true;
   bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf
+  bool launches = false;     // its targets are a GPU's
   Device* device = nullptr;  // where it runs
   uint64_t memory() const;   // bytes that it takes
 };
@@ -79,13 +84,20 @@ struct PreparedKernel {
 // Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
 // nor a vendor's; host operators and portable forms run in their place.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
+// The same on the GPU, for launches with at most so many bytes of shared memory.
+using FindOnDevice = std::function<cuda::Function(const std::string&, uint32_t shared_bytes)>;
+struct NativeCode {
+  FindNative host;
+  FindOnDevice device;
+};
 
-// `kernel` must be verified and outlive the result. An implementation of a vendor library that is
+// `kernel` must be verified and outlive the result. One with launches needs `code.device` or a
+// portable form that the host runs in its place. An implementation of a vendor library that is
 // not there, is of another version than was measured, or does not take this contract, is replaced
 // by the first one of the kernel that is there, and `notes` says so of some; without any,
 // Error(kIncompatible). A missing native symbol is Error(kCorrupt), a missing host operator
 // Error(kUnsupported), a missing portable form that is needed Error(kIncompatible).
-PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
+PreparedKernel prepare_kernel(const exec::Kernel& kernel, const NativeCode& code,
                               const std::string& place, std::vector<std::string>* notes);
 
 using CollapsedShape = std::array<int64_t, kMaxRank>;
@@ -99,7 +111,8 @@ struct KernelFrame {
     bool written = false;
   };
   std::vector<void*> buffers;
-  std::vector<int64_t> symbols;  // and, last, the number of threads
+  std::vector<void*> parameters;  // of a launch: where each lies
+  std::vector<int64_t> symbols;   // and, last, the number of threads
   std::vector<LibraryTensor> tensors;
   std::vector<CollapsedShape>
       collapsed;  // shapes of `tensors`, where they are not the tensors' own

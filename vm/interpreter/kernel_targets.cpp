@@ -37,6 +37,22 @@ void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKern
     target->implementation = static_cast<uint32_t>(kernel.implementations.size());
 }
 
+// What starts on the GPU. The image of a target that the kernel was not tuned for has one function
+// for it, under its own name.
+void use_launch(const exec::Kernel& kernel, const exec::Implementation& impl,
+                const FindOnDevice& find, const std::string& place, KernelTarget* target) {
+  uint32_t shared = 0;  // of all that are started under this symbol
+  for (const exec::Implementation& i : kernel.implementations)
+    if (i.launch && i.symbol == impl.symbol) shared = std::max(shared, i.launch->shared_bytes);
+  target->launch = &*impl.launch;
+  target->function = find(impl.symbol, shared);
+  if (!target->function) target->function = find(kernel.name, shared);
+  if (!target->function)
+    throw Error(Status::kCorrupt, place,
+                fmt::format("kernel {}: the GPU's code has no {}", kernel.name, impl.symbol),
+                "compile the model again");
+}
+
 // Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
 constexpr size_t kMostNotes = 8;
 
@@ -75,20 +91,23 @@ class Routines {
 };
 
 // Fills out->targets and, where needed, out->portable.
-void resolve_targets(const exec::Kernel& kernel, const FindNative& find_native,
-                     const std::string& place, std::vector<std::string>* notes,
-                     PreparedKernel* out) {
+void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const std::string& place,
+                     std::vector<std::string>* notes, PreparedKernel* out) {
   std::vector<std::string> missing(kernel.implementations.size());
   std::map<const LibraryKernel*, std::string> why;  // each looks at the whole contract: once
   Routines routines_of(kernel.contract);
+  const FindNative& find_native = code.host;
   for (size_t i = 0; i < kernel.implementations.size(); ++i) {
     const exec::Implementation& impl = kernel.implementations[i];
     KernelTarget target;
     target.max_threads = impl.max_threads;
     target.implementation = static_cast<uint32_t>(i);
-    if (impl.kind == ImplementationKind::kPortable ||
-        (!find_native && (impl.kind == ImplementationKind::kNative ||
-                          (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
+    if (impl.launch && code.device) {
+      use_launch(kernel, impl, code.device, place, &target);
+      out->launches = true;
+    } else if (impl.kind == ImplementationKind::kPortable ||
+               (!find_native && (impl.kind == ImplementationKind::kNative ||
+                                 (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
       use_portable(kernel, &target, out);
     } else if (impl.kind == ImplementationKind::kNative) {
       target.native = find_native(impl.symbol);
@@ -179,7 +198,7 @@ uint64_t contract_work(const exec::Kernel& kernel) {
 
 }  // namespace
 
-PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find_native,
+PreparedKernel prepare_kernel(const exec::Kernel& kernel, const NativeCode& code,
                               const std::string& place, std::vector<std::string>* notes) {
   PreparedKernel out;
   out.kernel = &kernel;
@@ -213,7 +232,7 @@ PreparedKernel prepare_kernel(const exec::Kernel& kernel, const FindNative& find
     out.arguments.push_back(p);
   }
 
-  resolve_targets(kernel, find_native, place, notes, &out);
+  resolve_targets(kernel, code, place, notes, &out);
   int64_t scratch = -1;
   out.uses_scratch = !(kernel.contract.scratch_bytes.is_constant(&scratch) && scratch == 0);
   out.single = kernel.dispatch.nodes.size() == 1;

@@ -6,6 +6,13 @@
 #include "vm/base/error.h"
 
 namespace nimble::rt {
+namespace {
+
+std::string problem_of(const Error& e) {
+  return e.place().empty() ? e.problem() : fmt::format("{}: {}", e.place(), e.problem());
+}
+
+}  // namespace
 
 Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threads, Limits limits)
     : model_(model),
@@ -13,6 +20,7 @@ Machine::Machine(const Model& model, Heap& heap, ThreadPool& pool, int32_t threa
       pool_(pool),
       threads_(threads),
       limits_(limits),
+      launches_(model.kernels()),
       frames_(heap, limits.depth) {
   size_t most_results = 0, most_arguments = 0, most_parameters = 0;
   for (const exec::ScalarFunction& f : model.executable().scalar_functions)
@@ -71,10 +79,22 @@ WorkMeter Machine::meter(const RunControl& control, bool next_run) const {
 
 void Machine::start(uint32_t function, std::span<const Value> arguments, uint64_t steps) {
   executed_ = steps;
+  launches_.forget();
   try {
+    // What was lost with it is nowhere else: its memory must not be taken for the new one's.
+    if (CudaDevice* gpu = model_.gpu(); gpu && gpu->lost()) gpu->enter();
     frames_.push(model_.functions()[function], arguments, 0);
   } catch (const Error& e) {
-    throw Error(e.status(), model_.place(), e.problem(), e.remedy());
+    throw Error(e.status(), model_.place(), problem_of(e), e.remedy());
+  }
+}
+
+void Machine::finish(const Value& result, Profiler* profiler) {
+  try {
+    launches_.wait(profiler);
+  } catch (...) {
+    heap_.release(result);
+    throw;
   }
 }
 
@@ -97,6 +117,7 @@ std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
   } on_failure{&frames_};
   pc_ = frames_.top().pc;
   auto place = [&] {
+    if (frames_.empty()) return model_.place();  // at its end
     return fmt::format("{}: {}", model_.place(), frames_.top().function->place_of(pc_));
   };
   try {
@@ -104,11 +125,10 @@ std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
     std::optional<Value> result =
         counted ? loop<true>(slice, control, profiler) : loop<false>(0, control, nullptr);
     on_failure.frames = nullptr;
+    if (result && launches_.pending()) finish(*result, profiler);
     return result;
   } catch (const Error& e) {
-    const std::string problem =
-        e.place().empty() ? e.problem() : fmt::format("{}: {}", e.place(), e.problem());
-    throw Error(e.status(), place(), problem, e.remedy());
+    throw Error(e.status(), place(), problem_of(e) + launches_.suspects(), e.remedy());
   } catch (const std::bad_alloc&) {
     throw Error(Status::kExhausted, place(), "the system has no more memory",
                 "use smaller inputs or set a memory limit");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "vm/interpreter/frames.h"
+#include "vm/interpreter/gpu_launches.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/model.h"
 #include "vm/interpreter/profiler.h"
@@ -93,6 +94,8 @@ class Machine {
   Tensor* reshape(const Value& in, std::span<const int64_t> wanted);
   Tensor* device_copy(const Tensor& t, int32_t to, const RunControl& control, Profiler* profiler);
   Scratch& scratch(int32_t device);
+  // Waits for what the run that gave `result` has started.
+  void finish(const Value& result, Profiler* profiler);
   // Tells a trace of the instruction that is about to run.
   void trace_instruction(Trace* trace, const DecodedFunction& f, uint32_t pc,
                          const Value* registers);
@@ -106,6 +109,7 @@ class Machine {
   // By device; made when a kernel there first needs it.
   std::array<std::unique_ptr<Scratch>, kDeviceCount> scratch_;
   KernelFrame kernel_frame_;
+  GpuLaunches launches_;
   std::vector<Tensor*> constants_;
   FrameStack frames_;
   uint64_t executed_ = 0;    // instructions of this run in earlier slices

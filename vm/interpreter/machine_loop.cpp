@@ -62,14 +62,14 @@ Countdown take_from_fuel(Countdown c, uint64_t steps) {
   return c;
 }
 
-// Beyond what is done there: memory that the host does not see is opened for each clearing, copy
-// and kernel, which goes through the pages in use.
+// Beyond what is done there: the stand-in's memory is opened for each clearing, copy and kernel,
+// which goes through the pages in use.
 [[gnu::cold]] uint64_t opening_of(Heap& heap, int32_t device) {
   constexpr uint64_t kSteps = 4096, kBytesPerStep = 512;
   return kSteps + heap.pool(device)->stats().in_use / kBytesPerStep;
 }
 uint64_t opening_steps(Heap& heap, int32_t device) {
-  return device == kCpuDevice ? 0 : opening_of(heap, device);
+  return device == kStandInDevice ? opening_of(heap, device) : 0;
 }
 
 [[noreturn, gnu::cold]] void fail_storage(int64_t bytes) {
@@ -133,6 +133,12 @@ Scratch& Machine::scratch(int32_t device) {
 void Machine::invoke_packed(const PreparedKernel& kernel, std::span<const Value> call,
                             uint32_t index, Profiler* profiler) {
   bind_arguments(kernel, call, &kernel_frame_);
+  if (kernel.launches) {
+    const KernelCallResult done =
+        launches_.launch(index, scratch(kernel.device->number()), &kernel_frame_, profiler);
+    if (profiler && profiler->log()) profiler->log()->add(kernel, call, kernel_frame_, done);
+    return;
+  }
   if (!profiler) [[likely]] {
     run_kernel(kernel, call, threads_, pool_, scratch(kernel.device->number()), &kernel_frame_);
     return;
@@ -230,6 +236,12 @@ Tensor* Machine::device_copy(const Tensor& t, int32_t to, const RunControl& cont
     throw;
   }
   if (profiler) profiler->add_copy(from, to, bytes);
+  if (from == kCudaDevice && to != kCudaDevice && bytes > 0) try {
+      launches_.settle(profiler);  // the copy has waited for all
+    } catch (...) {
+      heap_.release(copied);
+      throw;
+    }
   return copied;
 }
 

@@ -27,32 +27,6 @@ constexpr uint64_t kParallelCopy = uint64_t{8} << 20;
 // table that is the work of a tuner has a few.
 constexpr size_t kMostReadySizes = 256;
 
-bool needs_native(const exec::Kernel& k) {
-  return std::any_of(
-      k.implementations.begin(), k.implementations.end(),
-      [](const exec::Implementation& i) { return i.kind == exec::ImplementationKind::kNative; });
-}
-
-// Whether all that is asked for is what Linux refuses this process, on a CPU that has it.
-bool only_refused(const std::vector<std::string>& missing) {
-  // Asking is a change of the process: last.
-  return std::ranges::all_of(missing, needs_tile_registers) &&
-         tile_registers() == TileRegisters::kRefused;
-}
-
-bool has_portable_forms(const exec::Executable& e) {
-  return std::ranges::all_of(e.kernels, [](const exec::Kernel& k) {
-    return k.portable || std::ranges::all_of(k.implementations, [](const exec::Implementation& i) {
-             return i.kind == exec::ImplementationKind::kHost;
-           });
-  });
-}
-
-bool wants_perf_map(const LoadOptions& options) {
-  const char* set = std::getenv("NIMBLE_PERF_MAP");
-  return options.perf_map || (set && std::strcmp(set, "1") == 0);
-}
-
 }  // namespace
 
 std::shared_ptr<const Model> Model::load(const std::string& path, const LoadOptions& options) {
@@ -66,6 +40,7 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
   model->executable_ = std::move(executable);
   model->place_ = place;
   model->trusted_ = options.trust;
+  if (!options.trust) model->keep_on_host();
   const exec::Executable& e = model->executable_;
   model->memory_left_ = options.limits.resolved(options.trust).memory;
   model->take(e.memory, "its contents");
@@ -74,14 +49,18 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
     model->take(model->functions_.back().memory(), "its bytecode");
   }
   model->load_image(options);
-  FindNative find_native;  // stays empty without trust, and where portable forms stand in
+  NativeCode code;  // stays empty without trust, and where portable forms stand in
   if (options.trust && !model->no_native_)
-    find_native = [&](std::string_view symbol) -> nimble_kernel_fn {
+    code.host = [&](std::string_view symbol) -> nimble_kernel_fn {
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
+    };
+  if (model->module_)
+    code.device = [&](const std::string& symbol, uint32_t shared_bytes) {
+      return model->module_->find(symbol, shared_bytes);
     };
   for (const exec::Kernel& k : e.kernels) {
     const size_t notes = model->notes_.size();
-    model->kernels_.push_back(prepare_kernel(k, find_native, place, &model->notes_));
+    model->kernels_.push_back(prepare_kernel(k, code, place, &model->notes_));
     model->kernels_.back().texts = &e.texts;
     model->take(model->kernels_.back().memory(), "its kernels");
     for (size_t i = notes; i < model->notes_.size(); ++i)  // there, and in the description
@@ -97,63 +76,6 @@ Model::~Model() {
   for (const DeviceBlock& b : device_blocks_)
     if (b.data) b.device->free(b.data, b.bytes);
   if (hot_) unmap_huge(hot_, hot_bytes_);
-}
-
-void Model::load_image(const LoadOptions& options) {
-  if (std::none_of(executable_.kernels.begin(), executable_.kernels.end(), needs_native)) return;
-  if (!options.trust) {
-    for (const exec::Kernel& k : executable_.kernels)
-      if (!k.portable && needs_native(k))
-        throw Error(Status::kInvalidArgument, place_,
-                    fmt::format("it holds native code, which runs with all rights of this process, "
-                                "and kernel {} has no portable form",
-                                k.name),
-                    "set `trust` in the load options if you trust where the file comes from");
-    no_native_ = true;
-    notes_.push_back("native code is not used; portable kernels run, checked and slower");
-    return;
-  }
-  const exec::NativeImage* best = nullptr;
-  std::vector<std::string> least_missing;
-  for (const exec::NativeImage& image : executable_.images) {
-    std::vector<std::string> missing = missing_here(image.features);
-    if (missing.empty()) {
-      if (!best || image.features.size() > best->features.size()) best = &image;
-    } else if (least_missing.empty() || missing.size() < least_missing.size()) {
-      least_missing = std::move(missing);
-    }
-  }
-  if (!best) {
-    if (executable_.images.empty())
-      throw Error(Status::kCorrupt, place_, "its kernels' native code is missing",
-                  "compile the model again");
-    if (only_refused(least_missing) && has_portable_forms(executable_)) {
-      no_native_ = true;
-      notes_.push_back(
-          "Linux refuses this process the tile registers that native code uses (nimble doctor says "
-          "why that may be); portable kernels run, checked and slower");
-      return;
-    }
-    if (const auto other = architecture_of_level(executable_.images[0].target);
-        other && other != host_architecture())
-      throw Error(Status::kIncompatible, place_,
-                  fmt::format("its native code is for {}, and this machine is {} ({})",
-                              executable_.images[0].target,
-                              host_architecture() ? name_of(*host_architecture()) : "another one",
-                              host_cpu().level),
-                  fmt::format("compile the model with --target {}, or run it without native code "
-                              "(--no-native), which is slower",
-                              host_cpu().level));
-    throw Error(Status::kIncompatible, place_,
-                fmt::format("this CPU lacks {}, which the model's kernels use",
-                            fmt::join(least_missing, ", ")),
-                fmt::format("compile the model with --target {} (or --target native here), or run "
-                            "it without native code (--no-native), which is slower",
-                            host_cpu_without_tiles().level));
-  }
-  image_ = NativeImage::load(best->bytes, place_);
-  target_ = best->target;
-  if (wants_perf_map(options)) image_->write_perf_map();
 }
 
 void Model::take(uint64_t bytes, std::string_view what) {
@@ -319,8 +241,9 @@ void Model::describe() {
   json.begin_object()
       .member("constant_bytes", bytes)
       .member("file", place_)
-      .member("functions", executable_.functions.size())
-      .member("hot_bytes", hot_bytes_)
+      .member("functions", executable_.functions.size());
+  if (module_) json.member("gpu_target", gpu_target_);
+  json.member("hot_bytes", hot_bytes_)
       .member("kernels", executable_.kernels.size())
       .member("native_bytes", image_ ? image_->mapped_bytes() : 0)
       .member("no_native", no_native_)

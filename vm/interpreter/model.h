@@ -13,6 +13,7 @@
 #include "vm/executable/load_limits.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/program.h"
+#include "vm/runtime/cuda_device.h"
 #include "vm/runtime/native_image.h"
 
 namespace nimble::rt {
@@ -32,7 +33,8 @@ struct LoadOptions {
 class Model {
  public:
   // Errors name the file: those of exec::read and exec::verify; kIncompatible if no native image
-  // fits this CPU (with the features it lacks); kInvalidArgument without trust if a kernel has
+  // fits this CPU (with the features it lacks) or this GPU; kUnsupported if kernels need a GPU and
+  // there is none; kInvalidArgument without trust if a kernel has
   // native code only; kExhausted beyond the limits.
   static std::shared_ptr<const Model> load(const std::string& path, const LoadOptions& options);
   static std::shared_ptr<const Model> load(exec::Executable executable, const LoadOptions& options,
@@ -51,6 +53,10 @@ class Model {
   // Target of the native image in use; empty if none is: the model has no native code, it was
   // loaded without trust, or Linux refuses this process the registers that its code needs.
   const std::string& target() const { return target_; }
+  // The same of the GPU.
+  const std::string& gpu_target() const { return gpu_target_; }
+  // Where its kernels run that are a GPU's; nullptr if it has none.
+  CudaDevice* gpu() const { return module_ ? &module_->device() : nullptr; }
   // Whether the caller vouches for the file.
   bool trusted() const { return trusted_; }
   // Whether portable forms stand in for native code that the file has.
@@ -69,6 +75,9 @@ class Model {
  private:
   Model() = default;
   void load_image(const LoadOptions& options);
+  void load_gpu_image();
+  // Makes the host the device of all that the file wants on the GPU.
+  void keep_on_host();
   // Counts bytes that loading takes.
   void take(uint64_t bytes, std::string_view what);
   void place_constants();
@@ -82,8 +91,9 @@ class Model {
   void describe();
 
   exec::Executable executable_;
-  std::string place_, target_, info_;
+  std::string place_, target_, gpu_target_, info_;
   std::shared_ptr<const NativeImage> image_;
+  std::unique_ptr<const DeviceModule> module_;
   std::vector<DecodedFunction> functions_;
   std::vector<PreparedKernel> kernels_;
   std::vector<const uint8_t*> constants_;

@@ -166,8 +166,8 @@ void Trace::absorb(Trace& other) noexcept {
   other.clear();
 }
 
-// Writes the events of one trace. All of them are of one process and thread: kernels that take more
-// threads say so.
+// Writes the events of one trace. All of them are of one process and thread, kernels that take more
+// threads say so; but a GPU's kernels, which the host does not wait for, have a line of their own.
 class Trace::Writer {
  public:
   Writer(const exec::Executable& executable, int64_t origin) : e_(executable), origin_(origin) {}
@@ -183,14 +183,19 @@ class Trace::Writer {
         .end_object()
         .key("traceEvents")
         .begin_array();
-    name("process_name", "nimble");
-    name("thread_name", "machine");
+    name("process_name", "nimble", kMachine);
+    name("thread_name", "machine", kMachine);
+    if (std::ranges::any_of(e_.kernels,
+                            [](const exec::Kernel& k) { return k.device == kCudaDevice; }))
+      name("thread_name", "cuda", kGpu);
     for (const Run& r : trace.runs_) write(r);
     json_.end_array().end_object();
     return json_.text();
   }
 
  private:
+  static constexpr int kMachine = 1, kGpu = 2;  // lines
+
   // A function's event is written before those inside it, so its end is sought first.
   struct Frame {
     size_t first, behind;  // events
@@ -242,11 +247,16 @@ class Trace::Writer {
 
   double us(int64_t time) const { return static_cast<double>(time - origin_) / 1e3; }
 
-  void name(const char* what, const char* is) {
-    json_.begin_object().member("name", what).member("ph", "M").member("pid", 1).member("tid", 1);
+  void name(const char* what, const char* is, int line) {
+    json_.begin_object()
+        .member("name", what)
+        .member("ph", "M")
+        .member("pid", 1)
+        .member("tid", line);
     json_.key("args").begin_object().member("name", is).end_object().end_object();
   }
-  void begin(std::string_view name, const char* category, int64_t start, int64_t ns) {
+  void begin(std::string_view name, const char* category, int64_t start, int64_t ns,
+             int line = kMachine) {
     json_.begin_object()
         .member("name", name)
         .member("cat", category)
@@ -254,7 +264,7 @@ class Trace::Writer {
         .member("ts", us(start))
         .member("dur", static_cast<double>(ns) / 1e3)
         .member("pid", 1)
-        .member("tid", 1)
+        .member("tid", line)
         .key("args")
         .begin_object();
   }
@@ -348,7 +358,7 @@ class Trace::Writer {
   void write(const Run& r, const Kernel& k) {
     const exec::Kernel& kernel = e_.kernels[k.kernel];
     const bool portable = k.implementation >= kernel.implementations.size();
-    begin(kernel.name, "kernel", k.start, k.ns);
+    begin(kernel.name, "kernel", k.start, k.ns, kernel.device == kCudaDevice ? kGpu : kMachine);
     json_.member("source", kernel.source);
     json_.key("shape").begin_object();
     for (size_t i = 0; i < k.symbol_count; ++i)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "vm/base/error.h"
+#include "vm/runtime/cuda_device.h"
 #include "vm/runtime/stand_in_device.h"
 
 namespace nimble::rt {
@@ -64,6 +65,7 @@ Device& device(int32_t number) {
   static StandInDevice& stand_in = *new StandInDevice;
   if (number == kCpuDevice) return cpu;
   if (number == kStandInDevice) return stand_in;
+  if (number == kCudaDevice) return cuda_device();
   throw Error(Status::kUnsupported, "", fmt::format("the program uses device {}", number),
               fmt::format("this runtime has devices 0 to {}: compile the model for one of them",
                           kDeviceCount - 1));

@@ -1,7 +1,7 @@
 // Where tensors live and kernels run. A device hands out raw memory and copies between it and the
-// host's; a storage pool above it reuses that memory. What a device of another kind (a GPU) must
-// bring is all in this interface: memory that the host may or may not address, copies, and a
-// bracket around each kernel.
+// host's; a storage pool above it reuses that memory. What a device of another kind must bring is
+// all in this interface: memory that the host may or may not address, copies, and a bracket around
+// each kernel that the host computes in it. (A GPU's own kernels: cuda_device.h.)
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,8 @@ class Device {
   virtual bool frees_parts(size_t bytes) const = 0;
   virtual void free_part(void* memory, size_t bytes) = 0;
 
-  // Copies into, out of and within the device's memory; as clear(), they return when done.
+  // Copies into, out of and within the device's memory. As clear(), they seem done when they
+  // return: the device does what it is asked in order, and the host has what is copied out.
   virtual void copy_in(void* device, const void* host, size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, size_t bytes) = 0;
   virtual void copy_within(void* to, const void* from, size_t bytes) = 0;

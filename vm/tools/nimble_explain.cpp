@@ -20,9 +20,11 @@
 #include "vm/base/json_text.h"
 #include "vm/executable/dispatch_text.h"
 #include "vm/executable/executable.h"
+#include "vm/executable/launch.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
 #include "vm/tools/given_inputs.h"
+#include "vm/tools/launch_text.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/shape_arguments.h"
 
@@ -57,7 +59,18 @@ struct Row {
   std::vector<std::string> names;  // of the contract's symbols, and their values
   std::vector<int64_t> symbols;
   int32_t threads = 1;
+  Json launch;  // on a GPU, else null
 };
+
+// The blocks of the call; null where native code of a GPU is not what ran.
+Json launch_of(const exec::Kernel& k, const Json& call, const std::vector<int64_t>& symbols,
+               int32_t threads) {
+  const exec::Implementation& i = k.implementations[k.dispatch.choose(symbols, threads)];
+  if (!i.launch || call.at("implementation") != i.symbol) return nullptr;
+  return {{"grid", exec::grid_of(*i.launch, symbols)},
+          {"threads", i.launch->threads},
+          {"shared_bytes", i.launch->shared_bytes}};
+}
 
 std::string feature_text(const exec::DispatchFeature& f, const std::vector<std::string>& names) {
   using Kind = exec::DispatchFeature::Kind;
@@ -159,6 +172,7 @@ std::vector<Row> explain(const Options& o, const api::Model& model, const exec::
         row.path = path_of(k, symbols, threads);
         row.evidence = evidence_for(e, k.name, threads);
         row.names = k.contract.symbols;
+        row.launch = launch_of(k, call, symbols, threads);
         row.symbols = std::move(symbols);
       }
       rows.push_back(std::move(row));
@@ -346,6 +360,8 @@ void print(const Options& o, const std::vector<Row>& rows) {
                {"kernel", ""},
                {"implementation", "kernel"},
                {"config", "configuration"},
+               launch_column(std::any_of(rows.begin(), rows.end(),
+                                         [](const Row& r) { return !r.launch.is_null(); })),
                {"summary", "evidence"}});
   for (const Row& r : rows) {
     const auto count = r.call.at("count").get<int64_t>();
@@ -355,6 +371,7 @@ void print(const Options& o, const std::vector<Row>& rows) {
          {"kernel", r.call.at("name").get<std::string>()},
          {"implementation", r.call.at("implementation").get<std::string>()},
          {"config", r.call.value("config", "")},
+         {"launch", r.launch},
          {"symbols", symbols_text(r.call.at("shape"))},
          {"count", count},
          {"us_each", r.call.at("total_ns").get<double>() / 1000 / static_cast<double>(count)},

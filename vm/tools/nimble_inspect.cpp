@@ -1,6 +1,7 @@
 // nimble inspect: what is in an executable file. It reads the file with every check of the loader
 // but runs nothing of it, so that it may be used on files that nobody trusts yet.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "vm/executable/opcodes.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
+#include "vm/tools/launch_text.h"
 #include "vm/tools/load_arguments.h"
 
 namespace nimble {
@@ -57,7 +59,10 @@ Json summary_json(const Executable& e, const std::string& file) {
     instructions += static_cast<int64_t>(f.code.size());
   Json images = Json::array();
   for (const exec::NativeImage& i : e.images)
-    images.push_back({{"target", i.target}, {"features", i.features}, {"bytes", i.bytes.size()}});
+    images.push_back({{"target", i.target},
+                      {"device", device_name(i.device)},
+                      {"features", i.features},
+                      {"bytes", i.bytes.size()}});
   return {{"file", file},
           {"file_bytes", std::filesystem::file_size(file)},
           {"functions", e.functions.size()},
@@ -73,10 +78,15 @@ Table summary_table(const Json& s) {
   Table table({"what", "value"});
   for (const auto& [key, value] : s.items())
     if (key != "images") table.add({key, value});
-  for (const Json& i : s["images"])
-    table.add({"image " + i["target"].get<std::string>(),
-               fmt::format("{} bytes, needs {}", i["bytes"].get<int64_t>(),
-                           fmt::join(i["features"].get<std::vector<std::string>>(), " "))});
+  for (const Json& i : s["images"]) {
+    const auto device = i["device"].get<std::string>();
+    const auto features = i["features"].get<std::vector<std::string>>();
+    table.add(
+        {"image " + i["target"].get<std::string>(),
+         fmt::format("{} bytes{}{}", i["bytes"].get<int64_t>(),
+                     device == device_name(kCpuDevice) ? "" : ", for " + device,
+                     features.empty() ? "" : fmt::format(", needs {}", fmt::join(features, " ")))});
+  }
   return table;
 }
 
@@ -151,6 +161,13 @@ std::string argument_text(const exec::KernelArgument& a, const exec::KernelContr
   return fmt::format("{} {} ({})", access, name_of(a.dtype), dims);
 }
 
+Json launch_json(const exec::Implementation& i) {
+  if (!i.launch) return nullptr;
+  Json grid = Json::array();
+  for (const exec::DimProgram& p : i.launch->grid) grid.push_back(p.str());
+  return {{"grid", grid}, {"threads", i.launch->threads}, {"shared_bytes", i.launch->shared_bytes}};
+}
+
 Json portable_json(const exec::Kernel& k) {
   if (!k.portable) return nullptr;
   return {{"template", k.portable->template_name},
@@ -172,7 +189,8 @@ Json kernels_json(const Executable& e) {
                                  {"template", i.template_name},
                                  {"config", i.config},
                                  {"max_threads", i.max_threads},
-                                 {"code_hash", fmt::format("{:016x}", i.code_hash)}});
+                                 {"code_hash", fmt::format("{:016x}", i.code_hash)},
+                                 {"launch", launch_json(i)}});
     out.push_back({{"name", k.name},
                    {"source", k.source},
                    {"workload", k.workload},
@@ -204,14 +222,18 @@ void print_kernels(const Executable& e) {
       fmt::print("  {}\n", argument_text(a, k.contract));
     for (const exec::DimProgram& p : k.contract.requirements)
       fmt::print("  requires {}\n", p.str());
-    Table table({{"number", "no"}, "kind", "symbol", "template", "config"});
+    const bool launched =
+        std::any_of(k.implementations.begin(), k.implementations.end(),
+                    [](const exec::Implementation& i) { return i.launch.has_value(); });
+    Table table(
+        {{"number", "no"}, "kind", "symbol", "template", "config", launch_column(launched)});
     for (size_t i = 0; i < k.implementations.size(); ++i) {
       const exec::Implementation& x = k.implementations[i];
-      table.add({i, kind_text(x.kind), x.symbol, x.template_name, x.config});
+      table.add({i, kind_text(x.kind), x.symbol, x.template_name, x.config, launch_json(x)});
     }
     if (k.portable)
       table.add({nullptr, "portable", fmt::format("{} instructions", k.portable->code.size()),
-                 k.portable->template_name, k.portable->config});
+                 k.portable->template_name, k.portable->config, nullptr});
     std::fputs(table.text("", "  ").c_str(), stdout);
     if (k.implementations.size() > 1)
       std::fputs(indented(k.dispatch.str(k.contract.symbols), "    ").c_str(), stdout);
@@ -221,14 +243,15 @@ void print_kernels(const Executable& e) {
 // One row per implementation of each kernel.
 Table implementation_table(const Executable& e) {
   Table table({"kernel", "source", "workload", "device", "kind", "symbol", "template", "config",
-               "max_threads", "code_hash"});
+               "max_threads", "code_hash", launch_column(true)});
   for (const exec::Kernel& k : e.kernels) {
     for (const exec::Implementation& i : k.implementations)
       table.add({k.name, k.source, k.workload, device_name(k.device), kind_text(i.kind), i.symbol,
-                 i.template_name, i.config, i.max_threads, fmt::format("{:016x}", i.code_hash)});
+                 i.template_name, i.config, i.max_threads, fmt::format("{:016x}", i.code_hash),
+                 launch_json(i)});
     if (k.portable)
       table.add({k.name, k.source, k.workload, device_name(k.device), "portable", nullptr,
-                 k.portable->template_name, k.portable->config, nullptr, nullptr});
+                 k.portable->template_name, k.portable->config, nullptr, nullptr, nullptr});
   }
   return table;
 }

@@ -1,5 +1,5 @@
-// Kernel IR to CUDA C++, and by NVRTC to a GPU's machine code. No header of CUDA's is included: NVRTC
-// is opened at run time, and where it is missing only this is.
+// Kernel IR to CUDA C++, and by NVRTC to a GPU's machine code. No header of CUDA's is included:
+// NVRTC is opened at run time, and where it is missing only this is.
 //
 // A kernel is `extern "C" __global__ void NAME(buffers…, long long symbols…, void* scratch,
 // int* status)`: pointers of the contract's tensors in order, then its symbols in order, then the
@@ -20,7 +20,7 @@ namespace nimble::codegen {
 
 // Why no code for GPUs can be made here; "" if it can.
 std::string why_no_cuda();
-// "NVRTC 13.0.88"; "" where it is missing.
+// "NVRTC 13.0"; "" where it is missing.
 std::string cuda_backend_version();
 
 // The CUDA C++ of one function, which unroll.h has left. Error(kUnsupported) for a CPU's function.

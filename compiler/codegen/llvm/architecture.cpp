@@ -16,6 +16,7 @@ const ArchitectureTraits& architecture_of(const std::string& level) {
     case kernels::Architecture::kAArch64:
       return kAArch64;
     case kernels::Architecture::kPortable:
+    case kernels::Architecture::kNvidia:
       break;
   }
   NIMBLE_UNREACHABLE("machine code for {}", level);

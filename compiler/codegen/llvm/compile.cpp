@@ -129,6 +129,9 @@ std::unique_ptr<llvm::Module> make_module(std::span<const kir::Function> functio
   for (const kir::Function& f : functions) {
     const std::string fault = kir::verify(f);
     NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
+    if (f.launch)
+      throw Error(Status::kUnsupported, f.name,
+                  fmt::format("it is a GPU's kernel: {} has no blocks of threads", target.level));
     Emitter(*module, target)
         .emit(kir::unroll(kir::has_tiles(target, f) ? f : kir::expand_tiles(f)));
   }

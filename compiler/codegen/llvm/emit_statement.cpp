@@ -179,6 +179,12 @@ void Emitter::statement(const kir::Stmt& s) {
     case StmtKind::kTileStore:
     case StmtKind::kTileDot:
       return tile_statement(s);
+    case StmtKind::kWarpDot:
+    case StmtKind::kWarpLoad:
+    case StmtKind::kAsyncCopy:
+    case StmtKind::kAsyncCommit:
+    case StmtKind::kAsyncWait:
+      NIMBLE_UNREACHABLE("a GPU's statement in {}", f_->name);
   }
 }
 
@@ -190,10 +196,6 @@ void Emitter::loop(const kir::Stmt& s) {
       NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_->name);
     case kir::LoopKind::kThread:
       return thread_loop(s);
-    default:
-      throw Error(
-          Status::kUnsupported, f_->name,
-          fmt::format("loop {} is bound to {}, which a CPU lacks", s.var, kir::name_of(s.loop)));
   }
 }
 

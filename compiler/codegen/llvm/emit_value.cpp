@@ -142,6 +142,8 @@ llvm::Value* Emitter::expression(const kir::Value& v) {
     }
     case ValueKind::kDot:
       return dot(v);
+    case ValueKind::kShuffle:
+      NIMBLE_UNREACHABLE("a GPU's value in {}", f_->name);
   }
   NIMBLE_UNREACHABLE();
 }

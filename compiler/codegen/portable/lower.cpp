@@ -160,6 +160,12 @@ class Lowering {
       case StmtKind::kTileStore:
       case StmtKind::kTileDot:
         NIMBLE_UNREACHABLE("matrix registers, which were expanded");
+      case StmtKind::kWarpDot:
+      case StmtKind::kWarpLoad:
+      case StmtKind::kAsyncCopy:
+      case StmtKind::kAsyncCommit:
+      case StmtKind::kAsyncWait:
+        NIMBLE_UNREACHABLE("a GPU's statement");
     }
     memo_.clear();
     made_.clear();
@@ -169,10 +175,6 @@ class Lowering {
   void loop(const kir::Stmt& s) {
     if (s.loop == kir::LoopKind::kUnroll)
       NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_.name);
-    if (s.loop != kir::LoopKind::kSerial && s.loop != kir::LoopKind::kThread)
-      throw Error(Status::kUnsupported, f_.name,
-                  fmt::format("loop {} is bound to {}, which portable code lacks", s.var,
-                              kir::name_of(s.loop)));
     const Placed begin = b_.index(s.begin), extent = b_.index(s.extent);
     const int64_t variable = b_.new_slot();
     b_.open(PortableOp::kLoop, {variable, begin.at, extent.at, s.step});
@@ -313,6 +315,8 @@ class Lowering {
         made_.push_back(in_others);
         return value(in_others);
       }
+      case ValueKind::kShuffle:
+        NIMBLE_UNREACHABLE("a GPU's value");
     }
     NIMBLE_UNREACHABLE();
   }
@@ -399,6 +403,9 @@ class Lowering {
 exec::PortableKernel to_portable(const kir::Function& f) {
   const std::string fault = kir::verify(f);
   NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
+  if (f.launch)
+    throw Error(Status::kUnsupported, "kernel " + f.name,
+                "it is a GPU's kernel: portable code has no blocks of threads");
   const bool tiles = kir::has_tiles(kernels::portable_target(), f);
   exec::PortableKernel k =
       Lowering(kir::unroll(tiles ? f : kir::expand_tiles(f), one_thread())).run();

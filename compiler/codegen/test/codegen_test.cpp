@@ -103,17 +103,17 @@ TEST(Link, NeedsNoLibrarySymbolOrRelocationByName) {
   }
 }
 
-TEST(Compile, RefusesLoopsOfOtherMachines) {
+TEST(Compile, RefusesKernelsOfAGpu) {
   KernelBuilder k("gpu");
   auto y = k.out("y", DType::kF32, 64);
-  const Function f =
-      k.body({loop(LoopKind::kGrid, "g", 0, 64, store(y, Dim::symbol("g"), f32(0)))});
+  k.function().launch = Launch{{1, 1, 1}, 64};
+  const Function f = k.body({store(y, Dim::symbol("thread"), f32(0))});
   try {
     compile({&f, 1}, kernels::target_by_name("x86-64-v3"));
     FAIL() << "compiled";
   } catch (const Error& e) {
     EXPECT_EQ(e.status(), Status::kUnsupported);
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("loop g is bound to grid"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("x86-64-v3 has no blocks of threads"));
   }
 }
 

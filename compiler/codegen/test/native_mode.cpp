@@ -62,6 +62,7 @@ const bool kTemplates = [] {
   testing::mode().run = run_forms;
   testing::mode().targets = {codegen::testing::runnable_target()};
   testing::mode().only_default = !exhaustive();
+  testing::mode().also_on_gpu = {};  // which is the kernels' own test's
   return true;
 }();
 

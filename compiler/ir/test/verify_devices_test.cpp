@@ -105,8 +105,8 @@ TEST(DeviceOperators, AreTheIdentityAndNameTheirDevices) {
       "fn @main(%x: Tensor[(n, 6), f32]) { let %s = on_device(i64[2]{6, -1}) {device = 0}; "
       "let %y = reshape(%x, %s); %y }"));
   EXPECT_EQ(str(s.find("main")->result_type), "Tensor[(6, n), f32]");
-  for (const char* bad : {"on_device(%x) {device = 2}", "device_copy(%x) {device = -1}",
-                          "device_copy(%x) {device = 1, from = 2}", "on_device(%x)"}) {
+  for (const char* bad : {"on_device(%x) {device = 3}", "device_copy(%x) {device = -1}",
+                          "device_copy(%x) {device = 1, from = 3}", "on_device(%x)"}) {
     EXPECT_THROW(infer_types(parse_module(
                      fmt::format("fn @main(%x: Tensor[(n), f32]) {{ let %y = {}; %y }}", bad))),
                  Error)

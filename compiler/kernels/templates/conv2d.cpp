@@ -13,6 +13,8 @@
 //
 // An item is (image, group, tile of channels, output row): neighbouring items of a thread share
 // their weights.
+#include "compiler/kernels/templates/conv2d.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,32 +29,20 @@
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
-namespace {
 
 namespace kb = kir::build;
-using kir::Dim;
 using kir::LoopKind;
 using kir::StmtRef;
 using kir::ValueRef;
 using Ints = std::vector<int64_t>;
 
-struct Plan {
-  DType type = DType::kF32;
-  std::vector<Dim> in, out;  // NCHW
-  int64_t channels = 1;      // input channels of a group
-  int64_t filters = 1;       // output channels of a group
-  int64_t groups = 1, kh = 1, kw = 1;
-  Ints strides, pads, dilations;
-  bool direct = false;  // read the image where it lies
-};
-
-std::optional<Plan> analyse(const Workload& w) {
+std::optional<Convolution> convolution_of(const Workload& w) {
   if (w.anchor != "conv2d") return std::nullopt;
   const Frame frame = make_frame(w);
   if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
   const ir::Expr& e = *frame.anchor->value;
   if (ir::image_layout_of(e.attrs).channels_last()) return std::nullopt;
-  Plan p;
+  Convolution p;
   p.type = frame.anchor->var->type->dtype;
   if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
   for (const ir::Atom& x : e.args)
@@ -86,9 +76,11 @@ std::optional<Plan> analyse(const Workload& w) {
   return p;
 }
 
+namespace {
+
 class ConvLowering {
  public:
-  ConvLowering(const Workload& w, const Plan& p, const Config& c, const TargetInfo& t)
+  ConvLowering(const Workload& w, const Convolution& p, const Config& c, const TargetInfo& t)
       : w_(w),
         p_(p),
         frame_(make_frame(w)),
@@ -288,7 +280,7 @@ class ConvLowering {
   }
 
   const Workload& w_;
-  Plan p_;
+  Convolution p_;
   Frame frame_;
   const ir::Expr& call_;
   std::vector<StmtRef> names_;         // of compound extents, bound before all else
@@ -304,7 +296,7 @@ class ConvLowering {
 }  // namespace
 
 bool Conv2dTemplate::accepts(const Workload& w, const TargetInfo&) const {
-  return analyse(w).has_value();
+  return convolution_of(w).has_value();
 }
 
 std::vector<Knob> Conv2dTemplate::knobs(const Workload&, const TargetInfo&) const {
@@ -313,14 +305,14 @@ std::vector<Knob> Conv2dTemplate::knobs(const Workload&, const TargetInfo&) cons
 
 bool Conv2dTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   if (!within(knobs(w, t), c)) return false;
-  const auto p = analyse(w);
+  const auto p = convolution_of(w);
   const int64_t rows = knob_int(c, "rows");
   // Larger tiles than there are filters would be equal configurations under other names.
   return p && rows <= max_tile_rows(t, knob_int(c, "vectors")) && (rows == 1 || rows <= p->filters);
 }
 
 Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto p = analyse(w);
+  const auto p = convolution_of(w);
   NIMBLE_CHECK(p, "conv2d does not serve {}", w.key);
   // Of a width that only the run knows, one vector: images shrink on their way through a network,
   // so most of its convolutions have rows of few vectors, and a second one would mostly be masked.
@@ -341,7 +333,7 @@ Config Conv2dTemplate::default_config(const Workload& w, const TargetInfo& t) co
 
 Lowered Conv2dTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                               const std::string& name) const {
-  const auto plan = analyse(w);
+  const auto plan = convolution_of(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of conv2d", to_json(c));
   return one_kernel(ConvLowering(w, *plan, c, t).run(name));
 }

@@ -84,21 +84,8 @@ class ElementwiseLowering {
     return group.vectorizable(a);
   }
 
-  // The call of `op` that forms a value up to element-wise operators in its own shape.
   const ir::Binding* formed_by(const std::string& op, const ir::Atom& a) const {
-    std::vector<ir::Atom> pending = {a};
-    const std::vector<Dim> dims = ir::type_of(a)->dims;
-    const auto& bindings = w_.group->body->bindings;
-    for (auto b = bindings.rbegin(); b != bindings.rend(); ++b) {
-      bool wanted = false;
-      for (const ir::Atom& p : pending) wanted |= p.is_var() && p.var == b->var;
-      if (!wanted || b->var->type->kind != ir::TypeKind::kTensor || b->var->type->dims != dims)
-        continue;
-      if (b->value->op == op) return &*b;
-      if (b->value->kind == ir::ExprKind::kAtom || has_compute_rule(b->value->op))
-        for (const ir::Atom& x : b->value->args) pending.push_back(x);
-    }
-    return nullptr;
+    return kernels::formed_by(*w_.group, op, a);
   }
 
   // A walk over the elements of values that start at `shift` along `axis` of these.
@@ -459,24 +446,7 @@ class ElementwiseLowering {
 }  // namespace
 
 bool ElementwiseTemplate::accepts(const Workload& w, const TargetInfo&) const {
-  for (const ir::Binding& b : w.group->body->bindings) {
-    switch (b.value->kind) {
-      case ir::ExprKind::kAtom:
-      case ir::ExprKind::kTuple:
-      case ir::ExprKind::kGetField:
-        break;
-      case ir::ExprKind::kCall: {
-        const ir::Expr& e = *b.value;
-        if (!is_pullable(e)) return false;
-        // Shapes as operands were read by the shape function; the type has them.
-        if (b.var->type->kind != ir::TypeKind::kTensor) return false;
-        break;
-      }
-      default:
-        return false;
-    }
-  }
-  return true;
+  return is_pullable_group(*w.group);
 }
 
 std::vector<Knob> ElementwiseTemplate::knobs(const Workload&, const TargetInfo&) const {

@@ -49,10 +49,16 @@ class Mentions {
   std::unordered_set<const kir::Value*> seen_;
 };
 
-// Splits `body` into statements that may stand ahead of a loop over `var` and the others.
-void hoist(const std::string& var, std::vector<StmtRef> body, std::vector<StmtRef>& ahead,
+bool contains_check(const kir::Stmt& s) {
+  return s.kind == kir::StmtKind::kCheck ||
+         std::any_of(s.body.begin(), s.body.end(),
+                     [](const StmtRef& inner) { return contains_check(*inner); });
+}
+
+}  // namespace
+
+void hoist(std::set<std::string> varying, std::vector<StmtRef> body, std::vector<StmtRef>& ahead,
            std::vector<StmtRef>& inside) {
-  std::set<std::string> varying = {var};
   bool open = true;  // nothing overtakes a check that stays inside: it may guard what follows
   for (StmtRef& s : body) {
     bool moves = false;
@@ -68,7 +74,18 @@ void hoist(const std::string& var, std::vector<StmtRef> body, std::vector<StmtRe
   }
 }
 
-}  // namespace
+bool has_varying_check(std::set<std::string> varying, const std::vector<StmtRef>& body) {
+  for (const StmtRef& s : body) {
+    if (s->kind == kir::StmtKind::kLet || s->kind == kir::StmtKind::kLetIndex) {
+      if (Mentions(varying).in(s->value)) varying.insert(s->var);
+    } else if (s->kind == kir::StmtKind::kCheck) {
+      if (Mentions(varying).in(s->condition)) return true;
+    } else if (contains_check(*s)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent, int lanes,
                     int unroll, const SliceBody& body) {
@@ -81,7 +98,7 @@ StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent,
       for (StmtRef& s : body({c + slot * lanes, std::nullopt, slot}))
         statements.push_back(std::move(s));
     std::vector<StmtRef> ahead, inside;
-    hoist(var, std::move(statements), ahead, inside);
+    hoist({var}, std::move(statements), ahead, inside);
     // What stands ahead may read memory that only exists if the loop runs at all.
     StmtRef whole = kb::loop(kir::LoopKind::kSerial, var, from, length, kb::seq(std::move(inside)),
                              copies * lanes);
@@ -155,6 +172,23 @@ bool is_pullable(const ir::Expr& call) {
   return op && op->fusion <= ir::FusionKind::kInjective;
 }
 
+bool is_pullable_group(const ir::Function& group) {
+  return std::all_of(
+      group.body->bindings.begin(), group.body->bindings.end(), [](const ir::Binding& b) {
+        switch (b.value->kind) {
+          case ir::ExprKind::kAtom:
+          case ir::ExprKind::kTuple:
+          case ir::ExprKind::kGetField:
+            return true;
+          case ir::ExprKind::kCall:
+            // Shapes as operands were read by the shape function; the type has them.
+            return is_pullable(*b.value) && b.var->type->kind == ir::TypeKind::kTensor;
+          default:
+            return false;
+        }
+      });
+}
+
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {
   ir::Atom x = group.resolve(a);
   while (const ir::Expr* e = group.definition(x)) {
@@ -162,6 +196,22 @@ ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {
     x = group.resolve(e->args[0]);
   }
   return x;
+}
+
+const ir::Binding* formed_by(const ir::Function& group, const std::string& op, const ir::Atom& a) {
+  std::vector<ir::Atom> pending = {a};
+  const std::vector<Dim> dims = ir::type_of(a)->dims;
+  const auto& bindings = group.body->bindings;
+  for (auto b = bindings.rbegin(); b != bindings.rend(); ++b) {
+    bool wanted = false;
+    for (const ir::Atom& p : pending) wanted |= p.is_var() && p.var == b->var;
+    if (!wanted || b->var->type->kind != ir::TypeKind::kTensor || b->var->type->dims != dims)
+      continue;
+    if (b->value->op == op) return &*b;
+    if (b->value->kind == ir::ExprKind::kAtom || has_compute_rule(b->value->op))
+      for (const ir::Atom& x : b->value->args) pending.push_back(x);
+  }
+  return nullptr;
 }
 
 int threads_for(const Dim& elements, int64_t least) {

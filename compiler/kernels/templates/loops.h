@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ kir::StmtRef vector_loop(const std::string& var, const kir::Dim& begin, const ki
 // has a mask, instead of a copy of the body for each of the above.
 kir::StmtRef masked_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
                          int lanes, const SliceBody& body);
+
+// Splits `body` into statements that may stand ahead of what gives the symbols `varying` their
+// values, and the others.
+void hoist(std::set<std::string> varying, std::vector<kir::StmtRef> body,
+           std::vector<kir::StmtRef>& ahead, std::vector<kir::StmtRef>& inside);
+// Whether a check among `body` depends on a symbol of `varying`, or on a condition.
+bool has_varying_check(std::set<std::string> varying, const std::vector<kir::StmtRef>& body);
 
 // Lane < valid as a bool vector.
 kir::ValueRef lane_mask(const kir::Dim& valid, int lanes);
@@ -58,9 +66,14 @@ int group_lanes(const ir::Function& group, const TargetInfo& t);
 
 // Whether GroupEvaluator knows an operator (everything element-wise or injective).
 bool is_pullable(const ir::Expr& call);
+// Whether it knows all of a group's.
+bool is_pullable_group(const ir::Function& group);
 
 // A value through the reshapes, squeezes and unsqueezes at its end, which keep flat offsets.
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a);
+
+// The call of `op` that forms a value up to element-wise operators in its own shape; null if none.
+const ir::Binding* formed_by(const ir::Function& group, const std::string& op, const ir::Atom& a);
 
 // 1 if fewer than `least` elements are to be computed in every call, else 0 (any number).
 int threads_for(const kir::Dim& elements, int64_t least = 4096);

@@ -46,18 +46,10 @@ std::string recurrent_layout(const TargetInfo& t, DType dtype) {
 
 namespace {
 
-struct Cell {
-  Frame frame;
-  bool lstm = false, packed = false, linear_before_reset = false;
-  BufferRef gates, h, c, weights, bias;  // c: LSTM only; bias: GRU only
-  std::vector<BufferRef> h_out, c_out;   // a result may be wanted in several places
-  std::optional<Dim> step;               // the step's number, if the operator knows it
-  DType dtype{};
-  Dim batch;
-  int64_t hidden = 0;
+struct Cell : RecurrentCell {
+  std::optional<Dim> step;  // the step's number, if the operator knows it
   int64_t stored = 0;  // hidden units of a panel as it is packed: `lanes`, or a multiple of them
   int lanes = 0;
-  int gate_count = 0;  // of a unit
 
   int64_t panels() const { return (hidden + lanes - 1) / lanes; }
   bool partial() const { return hidden % lanes != 0; }
@@ -87,42 +79,19 @@ std::optional<std::vector<int64_t>> handed_out(const Workload& w, const Frame& f
 }
 
 std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
+  auto known = recurrent_cell(w, make_frame(w));
+  if (!known) return {};
   Cell cell;
-  const ir::OpInfo* op = ir::find_op(w.anchor);
-  if (!op || !op->traits.cell) return {};
-  const ir::CellOperands& operands = *op->traits.cell;
-  cell.packed = operands.step.has_value();
-  cell.lstm = operands.c.has_value();
-  cell.gate_count = static_cast<int>(operands.gates);
-  cell.frame = make_frame(w);
-  if (!cell.frame.anchor) return {};
-  const ir::Expr& call = *cell.frame.anchor->value;
-  auto argument = [&](size_t i) { return parameter_buffer(w, cell.frame, call.args[i]); };
-  cell.gates = argument(0);
-  cell.h = argument(1);
-  cell.c = operands.c ? argument(*operands.c) : nullptr;
-  cell.weights = argument(operands.weights);
-  cell.bias = operands.bias ? argument(*operands.bias) : nullptr;
-  if (!cell.gates || !cell.h || !cell.weights || (cell.lstm ? !cell.c : !cell.bias)) return {};
-  cell.dtype = cell.h->dtype;
-  if (cell.dtype != DType::kF32 || !is_converted(cell.weights->dtype, cell.dtype)) return {};
+  static_cast<RecurrentCell&>(cell) = std::move(*known);
   cell.lanes = lanes_of(t, cell.dtype);
-  const ir::Type state = ir::type_of(call.args[1]);
-  if (state->dims.size() != 2 || !state->dims[1].as_constant()) return {};
-  cell.batch = state->dims[0];
-  cell.hidden = *state->dims[1].as_constant();
   if (cell.packed) {
+    const ir::Expr& call = *cell.frame.anchor->value;
     const auto layout = ir::parse_layout(ir::attr<std::string>(call.attrs, "layout"));
     if (!layout || layout->kind != ir::Layout::Kind::kGate || layout->width % cell.lanes != 0)
       return {};
     cell.stored = layout->width;
-    cell.step = scalar_symbol(w, call.args[*operands.step]);
+    cell.step = scalar_symbol(w, call.args[*ir::find_op(w.anchor)->traits.cell->step]);
   }
-  if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
-  const auto results = handed_out(w, cell.frame, cell.lstm);
-  if (!results || results->size() != cell.frame.results.size()) return {};
-  for (size_t i = 0; i < results->size(); ++i)
-    ((*results)[i] == 0 ? cell.h_out : cell.c_out).push_back(cell.frame.results[i]);
   return cell;
 }
 
@@ -322,6 +291,38 @@ class CellLowering {
 };
 
 }  // namespace
+
+std::optional<RecurrentCell> recurrent_cell(const Workload& w, Frame frame) {
+  RecurrentCell cell;
+  const ir::OpInfo* op = ir::find_op(w.anchor);
+  if (!op || !op->traits.cell) return {};
+  const ir::CellOperands& operands = *op->traits.cell;
+  cell.packed = operands.step.has_value();
+  cell.lstm = operands.c.has_value();
+  cell.gate_count = static_cast<int>(operands.gates);
+  cell.frame = std::move(frame);
+  if (!cell.frame.anchor) return {};
+  const ir::Expr& call = *cell.frame.anchor->value;
+  auto argument = [&](size_t i) { return parameter_buffer(w, cell.frame, call.args[i]); };
+  cell.gates = argument(0);
+  cell.h = argument(1);
+  cell.c = operands.c ? argument(*operands.c) : nullptr;
+  cell.weights = argument(operands.weights);
+  cell.bias = operands.bias ? argument(*operands.bias) : nullptr;
+  if (!cell.gates || !cell.h || !cell.weights || (cell.lstm ? !cell.c : !cell.bias)) return {};
+  cell.dtype = cell.h->dtype;
+  if (cell.dtype != DType::kF32 || !is_converted(cell.weights->dtype, cell.dtype)) return {};
+  const ir::Type state = ir::type_of(call.args[1]);
+  if (state->dims.size() != 2 || !state->dims[1].as_constant()) return {};
+  cell.batch = state->dims[0];
+  cell.hidden = *state->dims[1].as_constant();
+  if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
+  const auto results = handed_out(w, cell.frame, cell.lstm);
+  if (!results || results->size() != cell.frame.results.size()) return {};
+  for (size_t i = 0; i < results->size(); ++i)
+    ((*results)[i] == 0 ? cell.h_out : cell.c_out).push_back(cell.frame.results[i]);
+  return cell;
+}
 
 bool RecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const {
   return analyse(w, t).has_value();

@@ -1,12 +1,31 @@
-// How the template "recurrent" wants its weights.
+// What templates of recurrent cells share, and how "recurrent" wants its weights.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/kernels/target.h"
+#include "compiler/kernels/templates/frame.h"
 #include "vm/base/dtype.h"
 
 namespace nimble::kernels {
+
+using kir::Dim;
+
+// One step of an LSTM or GRU of f32, by its operands' buffers.
+struct RecurrentCell {
+  Frame frame;
+  bool lstm = false, packed = false, linear_before_reset = false;
+  kir::BufferRef gates, h, c, weights, bias;  // c: LSTM only; bias: GRU only
+  std::vector<kir::BufferRef> h_out, c_out;   // a result may be wanted in several places
+  DType dtype{};                              // of the state; the weights' may be narrower
+  Dim batch;
+  int64_t hidden = 0;
+  int gate_count = 0;  // of a unit
+};
+// Nothing if the group does more than a step whose results it hands out, once or more often.
+std::optional<RecurrentCell> recurrent_cell(const Workload& w, Frame frame);
 
 // The layout in which a cell's recurrent weights should be packed for `t`.
 std::string recurrent_layout(const TargetInfo& t, DType dtype);

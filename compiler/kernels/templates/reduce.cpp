@@ -181,7 +181,7 @@ ValueRef ReduceLowering::arg_max(const std::optional<Dim>& columns, std::vector<
   };
   ValueRef top = kb::reg(best, 0);
   for (int u = 1; u < unroll_; ++u) top = combine(top, kb::reg(best, u));
-  if (plan_.along) top = extreme_of_lanes(out, let(out, "tops", top), BinaryOp::kMax);
+  top = together(out, "tops", top, {BinaryOp::kMax, true});
   top = kb::broadcast(let(out, "top", top), lanes_);
   ValueRef first = nowhere;
   for (int u = 0; u < unroll_; ++u) {
@@ -190,8 +190,7 @@ ValueRef ReduceLowering::arg_max(const std::optional<Dim>& columns, std::vector<
     if (is_float(type_)) wins = either(wins, both(is_nan(mine), is_nan(top)));
     first = kb::min(first, kb::select(wins, kb::reg(where, u), nowhere));
   }
-  if (plan_.along) first = kb::reduce(BinaryOp::kMin, first);
-  return let(out, "index", first);
+  return let(out, "index", together(out, "firsts", first, {BinaryOp::kMin}));
 }
 
 bool ReduceTemplate::accepts(const Workload& w, const TargetInfo&) const {
@@ -215,7 +214,9 @@ Lowered ReduceTemplate::lower(const Workload& w, const Config& c, const TargetIn
   auto plan = plan_reduction(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of reduce", to_json(c));
   const Dim elements = count_of(plan->dims);
-  return one_kernel(ReduceLowering(w, std::move(*plan), c, t).run(name), threads_for(elements));
+  ReduceLowering lowering(w, std::move(*plan), make_frame(w),
+                          static_cast<int>(knob_int(c, "unroll")), group_lanes(*w.group, t));
+  return one_kernel(lowering.run(name), threads_for(elements));
 }
 
 }  // namespace nimble::kernels

@@ -1,4 +1,5 @@
-// A reduction or normalisation as loops: how it walks its operand is told in reduce.cpp.
+// A reduction or normalisation as loops: how it walks its operand is told in reduce.cpp. Who walks
+// a row, and where that is kept, is a matter of the machine: GPUs have their own (gpu_reduce.cpp).
 #pragma once
 
 #include <functional>
@@ -16,11 +17,13 @@ namespace nimble::kernels {
 
 class ReduceLowering {
  public:
-  ReduceLowering(const Workload& w, ReducePlan plan, const Config& c, const TargetInfo& t);
+  // `lanes` at most, and as many accumulators as `unroll`.
+  ReduceLowering(const Workload& w, ReducePlan plan, Frame frame, int unroll, int lanes);
+  virtual ~ReduceLowering() = default;
 
-  kir::Function run(const std::string& name);
+  virtual kir::Function run(const std::string& name);
 
- private:
+ protected:
   using Dim = kir::Dim;
   using Dims = std::vector<Dim>;
   using StmtRef = kir::StmtRef;
@@ -45,14 +48,18 @@ class ReduceLowering {
   Dim row_length() const;
   kir::BufferRef registers(const char* name, DType t);
   // Loops over the reduced axes; the innermost one by vectors (along) or single steps (across).
-  StmtRef walk(const std::optional<Dim>& columns,
-               const std::function<std::vector<StmtRef>(const Step&)>& body);
+  virtual StmtRef walk(const std::optional<Dim>& columns,
+                       const std::function<std::vector<StmtRef>(const Step&)>& body);
   StmtRef fill(const kir::BufferRef& b, const ValueRef& v);
   static ValueRef is_nan(const ValueRef& v);
   // Folds `value` of every step by `op`; the result stands in local `name`: a scalar (along) or a
   // vector of one result a lane (across).
   ValueRef fold(std::vector<StmtRef>& out, const std::optional<Dim>& columns, kir::BinaryOp op,
                 const char* name, const Element& value, bool keep_nan = false);
+  // What accumulators have come to, `v`, in one: a scalar (along) or a vector of one result a lane
+  // (across). `name` is a local's, if one is needed.
+  virtual ValueRef together(std::vector<StmtRef>& out, const char* name, const ValueRef& v,
+                            const Fold& f);
   // The maximum or minimum of a vector's lanes; NaN if one of them is.
   ValueRef extreme_of_lanes(std::vector<StmtRef>& out, const ValueRef& v, kir::BinaryOp op);
   ValueRef let(std::vector<StmtRef>& out, const char* name, ValueRef v);
@@ -60,6 +67,8 @@ class ReduceLowering {
   ValueRef pull(const Step& s, std::vector<StmtRef>& out);
   StmtRef store(size_t r, const ir::Atom& a, const Dims& at, int lanes,
                 const std::optional<Dim>& valid, std::vector<StmtRef>& out);
+  // A store of a result by whoever does it.
+  virtual StmtRef by_its_thread(StmtRef store) { return store; }
   // One item: a row (along) or a block of columns, of which `columns` exist (across).
   StmtRef item(const std::optional<Dim>& columns);
 
@@ -83,6 +92,12 @@ class ReduceLowering {
   // ---- normalisations (reduce_normalise.cpp)
 
   kir::BufferRef row_buffer();
+  // Whether the elements of a row are kept between the passes; `plain`: those of a parameter.
+  virtual bool keeps_row(bool plain) const { return !plain; }
+  virtual StmtRef keep(const Step& s, const ValueRef& v);
+  virtual ValueRef kept(const Step& s);
+  // What was kept last, by the coordinates of the step at work.
+  virtual GroupEvaluator::Given kept_row();
   void normalise(const std::optional<Dim>& columns, std::vector<StmtRef>& out);
   // The reductions of the row that lies in the scratch by now: their one axis is the last.
   void reduce_again(const std::optional<Dim>& columns, std::vector<StmtRef>& out);

@@ -29,22 +29,35 @@ kir::BufferRef ReduceLowering::row_buffer() {
   return row_;
 }
 
+StmtRef ReduceLowering::keep(const Step& s, const ValueRef& v) {
+  return kb::store(row_buffer(), s.place, v);
+}
+
+ValueRef ReduceLowering::kept(const Step& s) {
+  return kb::load(row_buffer(), s.place, lanes_);
+}
+
+GroupEvaluator::Given ReduceLowering::kept_row() {
+  return
+      [row = row_buffer()](const Dims& at, int lanes) { return kb::load(row, at.back(), lanes); };
+}
+
 void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
   const std::string& op = call_.op;
   const bool plain = group_.definition(x_) == nullptr;  // a parameter: reading it twice is free
-  const auto keep = [&](const Step& s, ValueRef v, std::vector<StmtRef>& all) {
+  const bool keeps_first = keeps_row(plain), keeps = keeps_row(false);
+  const auto named = [&](const Step& s, ValueRef v, std::vector<StmtRef>& all) {
     v = let(all, "v", v);
-    all.push_back(kb::store(row_buffer(), s.place, v));
+    all.push_back(keep(s, v));
     return v;
   };
   const auto first = [&](const Step& s, std::vector<StmtRef>& all) {
     ValueRef v = pull(s, all);
-    return plain ? v : keep(s, v, all);
+    return keeps_first ? named(s, v, all) : v;
   };
   const auto again = [&](const Step& s, std::vector<StmtRef>& all) {
-    return plain ? pull(s, all) : kb::load(row_buffer(), s.place, lanes_);
+    return keeps_first ? kept(s) : pull(s, all);
   };
-  const auto kept = [&](const Step& s) { return kb::load(row_buffer(), s.place, lanes_); };
   const auto wide = [&](const ValueRef& v) { return kb::broadcast(v, lanes_); };
   const ValueRef one = kb::number(type_, 1, 1);
 
@@ -52,13 +65,18 @@ void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<St
   if (op == "softmax" || op == "log_softmax") {
     const ValueRef top = fold(out, columns, BinaryOp::kMax, "m", first);
     if (op == "softmax") {
+      const Element exponential = [=, this](const Step& s, std::vector<StmtRef>& all) {
+        return km::exp_flushed(let(all, "d", kb::sub(again(s, all), wide(top))));
+      };
       const ValueRef sum =
           fold(out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
-            const ValueRef x = let(all, "d", kb::sub(again(s, all), wide(top)));
-            return keep(s, km::exp_flushed(x), all);
+            const ValueRef v = exponential(s, all);
+            return keeps ? named(s, v, all) : v;
           });
       const ValueRef scale = let(out, "scale", kb::div(wide_like(one, sum), sum));
-      last = [=](const Step& s, std::vector<StmtRef>&) { return kb::mul(kept(s), wide(scale)); };
+      last = [=, this](const Step& s, std::vector<StmtRef>& all) {
+        return kb::mul(keeps ? kept(s) : exponential(s, all), wide(scale));
+      };
     } else {
       const ValueRef sum =
           fold(out, columns, BinaryOp::kAdd, "sum", [&](const Step& s, std::vector<StmtRef>& all) {
@@ -116,7 +134,7 @@ void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<St
     std::vector<StmtRef> all;
     const ValueRef y = let(all, "y", last(s, all));
     if (!plan_.more.empty()) {
-      all.push_back(kb::store(row_buffer(), s.place, y));
+      all.push_back(keep(s, y));
       return all;
     }
     group_.give(anchor_->var, [y](const Dims&, int) { return y; });
@@ -130,9 +148,7 @@ void ReduceLowering::normalise(const std::optional<Dim>& columns, std::vector<St
 }
 
 void ReduceLowering::reduce_again(const std::optional<Dim>& columns, std::vector<StmtRef>& out) {
-  group_.give(anchor_->var, [row = row_buffer()](const Dims& at, int lanes) {
-    return kb::load(row, at.back(), lanes);
-  });
+  group_.give(anchor_->var, kept_row());
   reduce_more(columns, out);
 }
 

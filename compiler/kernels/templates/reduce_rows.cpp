@@ -15,18 +15,18 @@ using kir::StmtRef;
 using kir::ValueRef;
 using Dims = std::vector<Dim>;
 
-ReduceLowering::ReduceLowering(const Workload& w, ReducePlan plan, const Config& c,
-                               const TargetInfo& t)
+ReduceLowering::ReduceLowering(const Workload& w, ReducePlan plan, Frame frame, int unroll,
+                               int lanes)
     : w_(w),
       plan_(std::move(plan)),
-      frame_(make_frame(w)),
+      frame_(std::move(frame)),
       group_(*w.group, frame_.parameters),
-      unroll_(static_cast<int>(knob_int(c, "unroll"))),
+      unroll_(unroll),
       anchor_(plan_.anchor),
       call_(*anchor_->value),
       x_(group_.resolve(call_.args[0])),
       type_(element_type(ir::type_of(x_)->dtype)) {
-  lanes_ = group_lanes(*w.group, t);
+  lanes_ = lanes;
   const DType result = compute_type(plan_.anchor->var->type->dtype);
   group_.give(anchor_->var,
               [result](const Dims&, int lanes) { return kb::integer(result, 0, lanes); });
@@ -142,14 +142,16 @@ ValueRef ReduceLowering::fold(std::vector<StmtRef>& out, const std::optional<Dim
   }));
   ValueRef total = kb::reg(acc, 0);
   for (int u = 1; u < unroll_; ++u) total = f.combine(total, kb::reg(acc, u));
-  if (plan_.along && keep_nan) {
-    total = extreme_of_lanes(out, let(out, "lanes", total), op);
-  } else if (plan_.along) {
-    total = kb::reduce(op, total);
-  }
+  total = together(out, "lanes", total, f);
   const std::string local = fresh(name);
   out.push_back(kb::let(local, total));
   return kb::local(local, total->dtype, total->lanes);
+}
+
+ValueRef ReduceLowering::together(std::vector<StmtRef>& out, const char* name, const ValueRef& v,
+                                  const Fold& f) {
+  if (!plan_.along) return v;
+  return f.keep_nan ? extreme_of_lanes(out, let(out, name, v), f.op) : kb::reduce(f.op, v);
 }
 
 ValueRef ReduceLowering::extreme_of_lanes(std::vector<StmtRef>& out, const ValueRef& v,
@@ -181,8 +183,8 @@ StmtRef ReduceLowering::store(size_t r, const ir::Atom& a, const Dims& at, int l
   for (StmtRef& q : group_.take_statements()) out.push_back(std::move(q));
   v = kb::cast(frame_.results[r]->dtype, v);
   const Dim offset = flat_offset(ir::type_of(a)->dims, at);
-  return valid && lanes > 1 ? kb::store_masked(frame_.results[r], offset, v, *valid)
-                            : kb::store(frame_.results[r], offset, v);
+  return by_its_thread(valid && lanes > 1 ? kb::store_masked(frame_.results[r], offset, v, *valid)
+                                          : kb::store(frame_.results[r], offset, v));
 }
 
 StmtRef ReduceLowering::item(const std::optional<Dim>& columns) {

@@ -5,10 +5,11 @@
 
 namespace nimble::kernels {
 
-#define NIMBLE_TEMPLATE(class_name, text)                                               \
+#define NIMBLE_DECLARE_TEMPLATE(class_name, text, is_for_gpu)                           \
   class class_name final : public Template {                                            \
    public:                                                                              \
     std::string_view name() const override { return text; }                             \
+    bool for_gpu() const override { return is_for_gpu; }                                \
     bool accepts(const Workload& w, const TargetInfo& t) const override;                \
     std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const override;     \
     bool valid(const Workload& w, const Config& c, const TargetInfo& t) const override; \
@@ -16,7 +17,10 @@ namespace nimble::kernels {
     Lowered lower(const Workload& w, const Config& c, const TargetInfo& t,              \
                   const std::string& name) const override;                              \
   };
+#define NIMBLE_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, false)
+#define NIMBLE_GPU_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, true)
 #include "compiler/kernels/Templates.def"
 #undef NIMBLE_TEMPLATE
+#undef NIMBLE_DECLARE_TEMPLATE
 
 }  // namespace nimble::kernels

@@ -16,6 +16,7 @@
 
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/argument_memory.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/half.h"
 
@@ -88,7 +89,7 @@ class ReferenceHarness {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> distribution(-most, most);
     std::vector<ir::TensorRef> inputs;
-    std::vector<std::vector<std::byte>> memory;
+    std::vector<ArgumentMemory> memory;
     for (size_t i = 0; i < w_.contract.arguments.size(); ++i) {
       const exec::KernelArgument& a = w_.contract.arguments[i];
       const bool input = i < w_.group->parameters.size();

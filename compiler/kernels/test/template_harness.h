@@ -13,6 +13,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/argument_memory.h"
 #include "compiler/kernels/test/exhaustive.h"
 #include "vm/base/half.h"
 
@@ -152,7 +154,7 @@ inline void to_bytes(const Array& a, DType t, std::vector<std::byte>& out) {
   }
 }
 
-inline void from_bytes(const std::vector<std::byte>& bytes, DType t, Array& a) {
+inline void from_bytes(std::span<const std::byte> bytes, DType t, Array& a) {
   a.v.resize(static_cast<size_t>(a.size()));
   const auto get = [&](auto zero) {
     using T = decltype(zero);
@@ -200,7 +202,7 @@ inline void check_size(const Case& c, const Workload& w, const Lowered& lowered,
                        const std::vector<int64_t>& symbols, int threads, const Runner& run,
                        std::mt19937& random) {
   Arrays in, out;
-  std::vector<std::vector<std::byte>> bytes;
+  std::vector<ArgumentMemory> bytes;
   std::vector<DType> types;
   for (const exec::KernelArgument& a : w.contract.arguments) {
     if (a.kind == exec::KernelArgument::Kind::kScalar) continue;
@@ -227,8 +229,9 @@ inline void check_size(const Case& c, const Workload& w, const Lowered& lowered,
   Arrays expected = out;
   c.oracle(in, expected);
   for (size_t i = 0; i < types.size(); ++i) {
-    bytes.emplace_back();
-    to_bytes(i < in.size() ? in[i] : out[i - in.size()], types[i], bytes.back());
+    std::vector<std::byte> one;
+    to_bytes(i < in.size() ? in[i] : out[i - in.size()], types[i], one);
+    bytes.emplace_back(one.begin(), one.end());
   }
   std::vector<std::span<std::byte>> buffers(bytes.begin(), bytes.end());
   ASSERT_EQ(lowered.tails.verify(static_cast<uint32_t>(symbols.size()),
@@ -254,13 +257,20 @@ struct Mode {
   Runner run = interpret;
   std::vector<TargetInfo> targets = {test_target(512, 32), test_target(128, 16)};
   bool only_default = false;
+  // Templates whose cases a GPU's serves as well, and which; these run in the emulator.
+  std::map<std::string, std::string> also_on_gpu = {{"elementwise", "gpu_elementwise"},
+                                                    {"reduce", "gpu_reduce"},
+                                                    {"scan", "gpu_scan"},
+                                                    {"pool2d", "gpu_pool2d"},
+                                                    {"pool2d_nhwc", "gpu_pool2d"}};
+  std::string gpu = "sm_90a";
 };
 inline Mode& mode() {
   static Mode m;
   return m;
 }
 
-inline void check(Case c) {
+inline void check_in_mode(Case c) {
   const Workload w = workload_of(c.text);
   if (exhaustive() && w.contract.symbols.size() == 1 && !c.sizes.empty()) {
     int64_t least = 130;
@@ -302,6 +312,29 @@ inline void check(Case c) {
       }
     }
   }
+}
+
+// Keeps `most` of some sizes, spread over all.
+inline void thin_out(Sizes& sizes, size_t most) {
+  if (sizes.size() <= most) return;
+  Sizes kept;
+  for (size_t i = 0; i < most; ++i) kept.push_back(sizes[i * sizes.size() / most]);
+  sizes = std::move(kept);
+}
+
+inline void check(Case c) {
+  check_in_mode(c);
+  const auto on_gpu = mode().also_on_gpu.find(c.served_by);
+  if (::testing::Test::HasFatalFailure() || on_gpu == mode().also_on_gpu.end()) return;
+  // A whole block runs even where there is little to do, so there are fewer of all.
+  constexpr size_t kMostSizes = 8;
+  c.served_by = on_gpu->second;
+  c.configurations = std::min(c.configurations, exhaustive() ? 50 : 6);
+  if (!exhaustive()) thin_out(c.sizes, kMostSizes);
+  const Mode kept = mode();
+  mode() = Mode{interpret, {target_by_name(kept.gpu)}, false, {}, {}};
+  check_in_mode(std::move(c));
+  mode() = kept;
 }
 
 inline Sizes one_symbol() {  // every value from 0 to 130

@@ -51,6 +51,13 @@ int32_t DeviceAnalysis::kernel_device(const ir::Var* v) const {
 
 namespace {
 
+// Whether all of a value can be copied between devices.
+bool is_copyable(const Type& t) {
+  if (t->kind == ir::TypeKind::kTuple)
+    return std::all_of(t->elements.begin(), t->elements.end(), is_copyable);
+  return t->kind == ir::TypeKind::kTensor || t->kind == ir::TypeKind::kScalar;
+}
+
 // Beyond a border a tensor may be copied. What cannot be copied is on both of its sides the CPU's.
 void anchor(const Type& t, const Place& a, const Place& b, DeviceDomains* domains) {
   if (t->kind == ir::TypeKind::kTuple) {
@@ -69,8 +76,11 @@ void DeviceAnalysis::settle(int32_t target) {
   for (const DeviceUse& u : uses_)
     if (u.atom.is_var()) anchor(u.atom.var->type, u.at, u.wanted, &domains_);
   for (size_t i : first_) unite(uses_[i].at, uses_[i].wanted, &domains_);
-  for (const DeviceUse& u : uses_)
-    if (u.atom.is_var()) unite(u.at, u.wanted, &domains_);
+  // What cannot be copied is of one class before tensors in it fix that to a device.
+  for (const bool copyable : {false, true})
+    for (const DeviceUse& u : uses_)
+      if (u.atom.is_var() && is_copyable(u.atom.var->type) == copyable)
+        unite(u.at, u.wanted, &domains_);
   domains_.settle(target);
 }
 
@@ -166,11 +176,12 @@ void DeviceAnalysis::function_value(const std::string& name, size_t captured, Do
   unite(results_.at(name), all, &domains_);
 }
 
-Domain DeviceAnalysis::kernel() {
+Domain DeviceAnalysis::kernel(const ir::Attrs& attrs) {
   const Domain d = domains_.fresh();
   domains_.set_kernel(d);
-  if (const auto it = function_->attrs.find("device"); it != function_->attrs.end())
-    domains_.pin(d, static_cast<int32_t>(std::get<int64_t>(it->second)));
+  for (const ir::Attrs* from : {&function_->attrs, &attrs})
+    if (const auto it = from->find("device"); it != from->end())
+      domains_.pin(d, static_cast<int32_t>(std::get<int64_t>(it->second)));
   kernels_[var_] = d;
   return d;
 }
@@ -325,7 +336,7 @@ void DeviceAnalysis::group(const Binding& b) {
         const ir::OpInfo* op = x.value->op.empty() ? nullptr : ir::find_op(x.value->op);
         return op && op->shape_mode != ir::ShapeMode::kDataIndependent;
       });
-  const Domain d = host ? kHost : kernel();
+  const Domain d = host ? kHost : kernel(e.primitive->attrs);
   for (size_t i = 0; i < e.args.size(); ++i) {
     if (!e.args[i].is_var()) continue;  // read where the kernel runs
     Place p;
@@ -362,6 +373,12 @@ void DeviceAnalysis::operation(const Binding& b) {
       use_on_host(e, 2);
     else
       use(e, 2, p);
+    return define(b, p);
+  }
+  if (e.op == "append") {  // copies behind the first operand, where that lies
+    Place p;
+    p.domain = kernel();
+    for (size_t i = 0; i < e.args.size(); ++i) use(e, i, p);
     return define(b, p);
   }
   // Only the host reads elements as symbols.

@@ -72,7 +72,8 @@ class DeviceAnalysis {
   Domain domain_of(const ir::Atom& a);
   // A function used as a value: all it takes and gives lies in one domain.
   void function_value(const std::string& name, size_t captured, Domain domain);
-  Domain kernel();
+  // Of the binding in hand; `attrs`: those of its group, if it is one.
+  Domain kernel(const ir::Attrs& attrs = {});
   void settle(int32_t target);
 
   const ir::Module& module_;

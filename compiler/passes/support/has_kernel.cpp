@@ -20,7 +20,7 @@ bool has_kernel(const ir::Expr& call, const std::vector<ir::Type>& operands, con
   y->type = result;
   const ir::FunctionRef group =
       ir::make_function_of(std::move(parameters), body.finish(y), result, {{"primitive", true}});
-  return kernels::template_for(*context.workloads->of(*group), context.target) != nullptr;
+  return kernels::template_for(*context.workloads->of(*group), context.kernel_target()) != nullptr;
 }
 
 }  // namespace nimble::passes

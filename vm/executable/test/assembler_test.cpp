@@ -100,6 +100,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"kernel \"k\" { scalar n }", "no symbol \"n\""},
         BadText{"kernel \"k\" { dispatch { 1: 0 } }", "nodes come in order"},
         BadText{"scalar \"s\" [a0 ?]", "\"?\" is not a dim instruction"},
+        BadText{"kernel \"k\" { native \"n\" launch ([1], [1]) block 32 shared 0 }",
+                "\",\" expected"},
+        BadText{"kernel \"k\" { native \"n\" launch ([1], [1], [1]) shared 0 }",
+                "\"block\" expected"},
+        BadText{"kernel \"k\" { native \"n\" launch ([1], [1], [1]) block 32 shared -1 }",
+                "-1 is out of range"},
         BadText{"text \"open", "unterminated string"}, BadText{"nonsense", "expected"}));
 
 }  // namespace

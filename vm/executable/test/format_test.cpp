@@ -221,6 +221,56 @@ TEST_F(FileFormatTest, DevicesComeBack) {
     EXPECT_EQ(back.constants[i].device, e.constants[i].device);
 }
 
+// What has no GPU's code is written as before there was any, and is read without that section.
+TEST_F(FileFormatTest, OnlyFilesWithCodeOfGpusHaveItsSection) {
+  Executable e = sample();
+  const Executable back = deserialize(serialize(e));
+  for (size_t k = 0; k < e.kernels.size(); ++k)
+    for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i)
+      EXPECT_EQ(back.kernels[k].implementations[i].launch, e.kernels[k].implementations[i].launch);
+  EXPECT_EQ(back.kernels[4].implementations[1].launch->threads, 1024u);
+  for (size_t i = 0; i < e.images.size(); ++i) EXPECT_EQ(back.images[i].device, e.images[i].device);
+  e.kernels.pop_back();
+  e.images.pop_back();
+  const std::vector<uint8_t> bytes = serialize(e);
+  EXPECT_EQ(bytes[16], kSectionCount - 1);
+  for (uint32_t i = 0; i < bytes[16]; ++i)
+    EXPECT_NE(bytes[kHeaderSize + i * kTableEntrySize], static_cast<uint8_t>(Section::kGpu));
+  expect_same(e, deserialize(bytes));
+}
+
+// Its bytes: two launches, each of them with the indices of a kernel and an implementation; at the
+// end, one image with its device.
+TEST_F(FileFormatTest, LaunchesAndDevicesAreOfWhatIsThere) {
+  const std::vector<uint8_t> good = serialize(sample());
+  uint32_t section = 0;
+  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kGpu))
+    ++section;
+  const size_t entry = kHeaderSize + section * kTableEntrySize;
+  EXPECT_EQ(good[entry + 4], kRequired)
+      << "a reader that skips it would run code of another device";
+  uint64_t offset, size;
+  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
+  std::memcpy(&size, good.data() + entry + 16, sizeof size);
+  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
+    std::vector<uint8_t> bytes = good;
+    EXPECT_EQ(bytes[offset + at], was);
+    bytes[offset + at] = value;
+    const uint64_t hash = hash64({bytes.data() + offset, size});
+    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
+    reseal(&bytes, kSectionCount);
+    return error_of(bytes);
+  };
+  EXPECT_EQ(error_with(0, 2, 2), "no error");
+  EXPECT_THAT(error_with(0, 2, 100), HasSubstr("number of launches is 100"));
+  EXPECT_THAT(error_with(1, 4, 5), HasSubstr("a launch of implementation 0 of kernel 5"));
+  EXPECT_THAT(error_with(2, 0, 2), HasSubstr("a launch of implementation 2 of kernel 4"));
+  EXPECT_THAT(error_with(2, 0, 1), HasSubstr("a launch of implementation 1 of kernel 4"))
+      << "the second one is of the same";
+  EXPECT_THAT(error_with(size - 3, 1, 2), HasSubstr("number of images is 2"));
+  EXPECT_THAT(error_with(size - 2, 2, 3), HasSubstr("the device of image 3"));
+}
+
 // A constant's record ends with where its data lies; these have offsets of one byte.
 TEST_F(FileFormatTest, DataOfTwoConstantsDoesNotOverlap) {
   Executable e;

@@ -1,6 +1,7 @@
 // An executable that uses every part of the format, for the tests of this folder.
 #pragma once
 
+#include "vm/base/device_number.h"
 #include "vm/executable/assembler.h"
 #include "vm/executable/executable.h"
 
@@ -68,6 +69,20 @@ kernel "tree" {
   scratch [0]
   dispatch { 0: 0 }
   host "host.tree"
+}
+kernel "gpu" {
+  symbols m n
+  device d2
+  in f32 ([a0], [a1])
+  out f32 ([a0], [a1])
+  scratch [a0 8 *]
+  dispatch {
+    0: m <= 16 ? 1 : 2
+    1: 0
+    2: 1
+  }
+  native "gpu_0" template "matmul" launch ([a0 15 + 16 //], [1], [1]) block 128 shared 0
+  native "gpu_1" hash 0x7 launch ([a0 63 + 64 //], [a1 63 + 64 //], [2]) block 1024 shared 232448
 }
 function "main" 1 12 {
   .origin "graph at sample.nir:1"
@@ -177,6 +192,8 @@ inline Executable sample() {
     auto bytes = std::make_shared<std::vector<uint8_t>>(300, static_cast<uint8_t>(target[8]));
     e.images.push_back({target, {"sse4_2", "popcnt"}, *bytes, bytes});
   }
+  auto cubin = std::make_shared<std::vector<uint8_t>>(500, uint8_t{9});
+  e.images.push_back({"sm_90a", {}, *cubin, cubin, kCudaDevice});
   e.provenance = {"nimble 0.1",           "LLVM 19", "tiny", "db 7", {{"dense", "{\"trials\":12}"}},
                   {{"precision", "bf16"}}};
   return e;

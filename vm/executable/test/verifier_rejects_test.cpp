@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 struct Rejected {
   Fault fault;
   const char* where;
-  const char* text;  // behind the prelude
+  std::string text;  // behind the prelude
   friend void PrintTo(const Rejected& r, std::ostream* out) {
     *out << info_of(r.fault).name << " at " << r.where;
   }
@@ -33,6 +33,13 @@ TEST_P(VerifierRejects, ByItsFault) {
       << found[0].where << ": " << found[0].message;
   EXPECT_EQ(found[0].rule, info_of(GetParam().fault).rule);
   EXPECT_EQ(found[0].where, GetParam().where) << found[0].message;
+}
+
+// A kernel on a GPU that would be sound with another launch.
+std::string with_launch(const std::string& launch) {
+  return "kernel \"x\" { symbols s device d2 in f32 ([a0]) scratch [0] dispatch { 0: 0 } "
+         "native \"n\" launch " +
+         launch + " }";
 }
 
 const Rejected kRejected[] = {
@@ -240,6 +247,39 @@ const Rejected kRejected[] = {
     {Fault::kTypeField, "type t", "type \"t\" tuple (1)"},
     {Fault::kPortType, "entry e",
      "entry \"e\" f0 { input \"a\" type 0 input \"b\" type 0 output \"y\" type 0 }"},
+    // Launches: of native code of a GPU, and of nothing else.
+    {Fault::kLaunchMissing, "kernel x",
+     "kernel \"x\" { device d2 scratch [0] dispatch { 0: 0 } native \"n\" }"},
+    {Fault::kLaunchMissing, "kernel x",
+     "kernel \"x\" { device d2 scratch [0] dispatch { 0: 0 } native \"n\" launch ([1], [1], [1]) "
+     "block 32 shared 0 native \"m\" }"},
+    {Fault::kLaunchElsewhere, "kernel x",
+     "kernel \"x\" { scratch [0] dispatch { 0: 0 } native \"n\" launch ([1], [1], [1]) block 32 "
+     "shared 0 }"},
+    {Fault::kLaunchElsewhere, "kernel x",
+     "kernel \"x\" { device d1 scratch [0] dispatch { 0: 0 } native \"n\" launch ([1], [1], [1]) "
+     "block 32 shared 0 }"},
+    {Fault::kLaunchElsewhere, "kernel x",
+     "kernel \"x\" { scratch [0] dispatch { 0: 0 } host \"n\" launch ([1], [1], [1]) block 32 "
+     "shared 0 }"},
+    {Fault::kGpuImplementation, "kernel x",
+     "kernel \"x\" { device d2 scratch [0] dispatch { 0: 0 } host \"h\" }"},
+    {Fault::kGpuImplementation, "kernel x",
+     "kernel \"x\" { device d2 scratch [0] dispatch { 0: 0 } vendor \"v\" launch ([1], [1], [1]) "
+     "block 32 shared 0 }"},
+    {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 0 shared 0")},
+    {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 33 shared 0")},
+    {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 1056 shared 0")},
+    {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 4294967264 shared 0")},
+    {Fault::kLaunchShared, "kernel x", with_launch("([1], [1], [1]) block 32 shared 232449")},
+    // One symbol; `threads` is not the grid's.
+    {Fault::kProgramArguments, "kernel x", with_launch("([a1], [1], [1]) block 32 shared 0")},
+    {Fault::kProgramArguments, "kernel x", with_launch("([1], [a1], [1]) block 32 shared 0")},
+    {Fault::kProgramArguments, "kernel x", with_launch("([1], [1], [a1]) block 32 shared 0")},
+    {Fault::kDimStackUnderflow, "kernel x", with_launch("([1], [+], [1]) block 32 shared 0")},
+    {Fault::kDimResults, "kernel x", with_launch("([], [1], [1]) block 32 shared 0")},
+    {Fault::kDimResultsUsed, "kernel x",
+     with_launch("([1], [1], [1->2: a0 a0]) block 32 shared 0")},
     {Fault::kNotePlace, "f", "function \"f\" 1 1 { Ret r0 .note \"behind the end\" }"},
 };
 
@@ -336,7 +376,24 @@ const std::vector<Damaged>& damaged() {
       {Fault::kImageTarget, "image x86-64-v2",
        [](auto& e) { e.images[1].target = e.images[0].target; }},
       {Fault::kImageTarget, "image ", [](auto& e) { e.images[0].target = ""; }},
+      {Fault::kImageTarget, "image x86-64-v2",
+       [](auto& e) {
+         e.images[2].target = e.images[0].target;
+         e.images[2].device = kCpuDevice;
+       }},
       {Fault::kImageEmpty, "image x86-64-v2", [](auto& e) { e.images[0].bytes = {}; }},
+      {Fault::kImageDevice, "image sm_90a", [](auto& e) { e.images[2].device = kStandInDevice; }},
+      {Fault::kImageDevice, "image sm_90a", [](auto& e) { e.images[2].device = 255; }},
+      {Fault::kImageDevice, "image x86-64-v2", [](auto& e) { e.images[0].device = -1; }},
+      {Fault::kLaunchElsewhere, "kernel gpu", [](auto& e) { e.kernels[4].device = kCpuDevice; }},
+      {Fault::kGpuImplementation, "kernel dense",
+       [](auto& e) {
+         Kernel& k = e.kernels[0];
+         k.device = kCudaDevice;
+         k.implementations = {{ImplementationKind::kPortable, "p"},
+                              {ImplementationKind::kPortable, "q"},
+                              {ImplementationKind::kPortable, "r"}};
+       }},
       {Fault::kBadDevice, "kernel dense", [](auto& e) { e.kernels[0].device = 256; }},
       {Fault::kBadDevice, "constant w", [](auto& e) { e.constants[0].device = -1; }},
       {Fault::kPortableMissing, "kernel less",

@@ -12,6 +12,7 @@
 
 #include "vm/base/error.h"
 #include "vm/base/fault/failing_calls.h"
+#include "vm/base/test/scoped_variable.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/stand_in_device.h"
 
@@ -19,12 +20,14 @@ namespace nimble::rt {
 namespace {
 
 TEST(Device, EveryNumberHasItsDevice) {
+  const ScopedVariable driver("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
   for (int32_t i = 0; i < kDeviceCount; ++i) {
     EXPECT_EQ(device(i).number(), i);
     EXPECT_EQ(device_by_name(device(i).name()), i);
   }
   EXPECT_TRUE(device(kCpuDevice).host_accessible());
   EXPECT_FALSE(device(kStandInDevice).host_accessible());
+  EXPECT_FALSE(device(kCudaDevice).host_accessible());
   EXPECT_EQ(device_by_name("gpu"), std::nullopt);
   for (int32_t bad : {-1, kDeviceCount, 255}) {
     try {
@@ -37,6 +40,7 @@ TEST(Device, EveryNumberHasItsDevice) {
 }
 
 TEST(Device, CopiesBetweenAllPairs) {
+  const ScopedVariable driver("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
   for (size_t bytes :
        {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{4097}, size_t{1 << 21}}) {
     std::vector<uint8_t> from(bytes), to(bytes);

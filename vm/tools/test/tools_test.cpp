@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "vm/arguments/subcommands.h"
+#include "vm/base/device_number.h"
 #include "vm/base/file.h"
 #include "vm/base/test/run_command.h"
 #include "vm/executable/assembler.h"
@@ -125,6 +126,32 @@ TEST_F(ToolsTest, InspectShowsEachView) {
   EXPECT_EQ(json["kernels"][0]["arguments"][0], "in f32 (n)");
   EXPECT_EQ(json["functions"][0]["code"].size(), 6u);
   EXPECT_EQ(json["verification"]["sound"], true);
+}
+
+TEST_F(ToolsTest, InspectShowsHowKernelsOfGpusAreLaunched) {
+  exec::Executable e = exec::assemble(
+      "kernel \"k\" { symbols n device d2 in f32 ([a0]) out f32 ([a0]) scratch [0] "
+      "dispatch { 0: 0 } native \"k0\" launch ([a0 255 + 256 //], [1], [2]) block 256 shared 4096 "
+      "}");
+  const std::vector<uint8_t> code(100, 1);
+  e.images.push_back({"sm_90a", {}, code, nullptr, kCudaDevice});
+  exec::write(e, path_);
+  const std::string inspect = "nimble-inspect " + path_;
+  EXPECT_THAT(run(inspect).out, HasSubstr("100 bytes, for cuda\n"));
+  EXPECT_THAT(
+      run(inspect + " --kernels").out,
+      AllOf(HasSubstr("on the cuda"),
+            HasSubstr("((a0 + 255) // 256, 1, 2) blocks of 256 threads, 4096 bytes shared")));
+  EXPECT_THAT(run(inspect + " --kernels --format csv").out, HasSubstr(",launch\n"));
+  const auto json = nlohmann::json::parse(run(inspect + " --kernels --format json").out);
+  const auto launch = json["kernels"][0]["implementations"][0]["launch"];
+  EXPECT_EQ(launch["grid"][0], "(a0 + 255) // 256");
+  EXPECT_EQ(launch["threads"], 256);
+  EXPECT_EQ(launch["shared_bytes"], 4096);
+  EXPECT_EQ(
+      nlohmann::json::parse(run(inspect + " --format json").out)["summary"]["images"][0]["device"],
+      "cuda");
+  EXPECT_THAT(run(inspect + " --verify").out, HasSubstr("sound"));
 }
 
 TEST_F(ToolsTest, InspectShowsOptionsOfTheCompilation) {
@@ -683,6 +710,9 @@ TEST_F(ToolsTest, DoctorSeesTheMachine) {
   EXPECT_GT(json["memory"]["total_bytes"], 0);
   EXPECT_THAT(json["devices"]["0"].get<std::string>(), HasSubstr("cpu"));
   EXPECT_THAT(json["devices"]["1"].get<std::string>(), HasSubstr("stand-in"));
+  // What there is, or why there is none.
+  EXPECT_NE(json["gpu"]["name"].is_null(), json["gpu"].value("why", "").empty());
+  EXPECT_NE(json["nvrtc"]["version"].is_null(), json["nvrtc"].value("why", "").empty());
   EXPECT_EQ(run("nimble-doctor --format xml").exit_code, 2);
 }
 

@@ -1,0 +1,165 @@
+// CUDA C++ to a cubin, and what the assembler says of it.
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "compiler/codegen/cuda/cuda.h"
+#include "compiler/codegen/cuda/emitter.h"
+#include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/kernels/unroll.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+
+namespace nimble::codegen {
+namespace {
+
+const Nvrtc& nvrtc() {
+  std::string why;
+  const Nvrtc* library = Nvrtc::get(&why);
+  if (!library)
+    throw Error(Status::kUnsupported, "NVRTC", "it cannot be opened: " + why,
+                "install NVIDIA's NVRTC, or say in NIMBLE_NVRTC where libnvrtc.so.13 is");
+  return *library;
+}
+
+bool is_identifier(const std::string& name) {
+  return !name.empty() && (name[0] < '0' || name[0] > '9') &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_';
+         });
+}
+
+// The kernel alone, without what stands before the first one.
+std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& target) {
+  const std::string fault = kir::verify(f);
+  NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
+  NIMBLE_CHECK(is_identifier(f.name), "{} is no name of a GPU's kernel", f.name);
+  if (!f.launch)
+    throw Error(Status::kUnsupported, f.name, "it is a CPU's kernel: it has no launch");
+  if (const int64_t bytes = kir::shared_bytes(f); bytes > target.shared_bytes)
+    throw Error(Status::kUnsupported, f.name,
+                fmt::format("its blocks take {} bytes of shared memory, those of {} have {}", bytes,
+                            target.level, target.shared_bytes));
+  return CudaEmitter(kir::unroll(f, {{"threads", f.launch->threads}}), target).run();
+}
+
+std::string preamble() {
+  return "#define NIMBLE_DEVICE static __device__ __forceinline__\n" + std::string(cuda_prelude()) +
+         "extern __shared__ __align__(128) unsigned char nimble_shared[];\n";
+}
+
+template <class T>
+T read_at(const std::vector<uint8_t>& bytes, uint64_t at) {
+  T out;
+  NIMBLE_CHECK(at <= bytes.size() && sizeof out <= bytes.size() - at, "a cubin ends at {}",
+               bytes.size());
+  std::memcpy(&out, bytes.data() + at, sizeof out);
+  return out;
+}
+
+// Bytes of each kernel's machine code: those of the section ".text.NAME".
+std::map<std::string, uint64_t> code_bytes(const std::vector<uint8_t>& cubin) {
+  const auto header = read_at<Elf64_Ehdr>(cubin, 0);
+  NIMBLE_CHECK(
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64,
+      "no cubin");
+  const auto section = [&](uint64_t i) {
+    return read_at<Elf64_Shdr>(cubin, header.e_shoff + i * sizeof(Elf64_Shdr));
+  };
+  const Elf64_Shdr names = section(header.e_shstrndx);
+  std::map<std::string, uint64_t> out;
+  for (uint64_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr s = section(i);
+    std::string name;
+    for (uint64_t at = names.sh_offset + s.sh_name;; ++at) {
+      const char c = read_at<char>(cubin, at);
+      if (c == '\0') break;
+      name += c;
+    }
+    if (name.starts_with(".text.")) out[name.substr(6)] = s.sh_size;
+  }
+  return out;
+}
+
+// The number before a word, as in "16 registers"; 0 if there is none.
+int64_t number_before(const std::string& line, const std::string& word) {
+  const size_t end = line.find(word);
+  if (end == std::string::npos) return 0;
+  size_t begin = end;
+  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
+  return begin == end ? 0 : std::stoll(line.substr(begin, end - begin));
+}
+
+// Of ptxas -v: a line with the kernel's name, and then its numbers.
+std::map<std::string, CudaResources> resources_of(const std::string& log) {
+  std::map<std::string, CudaResources> out;
+  std::istringstream in(log);
+  std::string kernel;
+  const auto quoted = [](const std::string& line) {
+    const size_t begin = line.find('\''), end = line.find('\'', begin + 1);
+    return end == std::string::npos ? std::string() : line.substr(begin + 1, end - begin - 1);
+  };
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("Compiling entry function") != std::string::npos) kernel = quoted(line);
+    if (line.find("wgmma") != std::string::npos && line.find("serialized") != std::string::npos)
+      if (const std::string name = quoted(line); !name.empty()) out[name].serialized = true;
+    if (kernel.empty()) continue;
+    CudaResources& r = out[kernel];
+    r.spill_bytes +=
+        number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
+    if (line.find("Used ") == std::string::npos) continue;
+    r.registers = static_cast<int>(number_before(line, " registers"));
+    r.shared_bytes = number_before(line, " bytes smem");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string why_no_cuda() {
+  std::string why;
+  Nvrtc::get(&why);
+  return why;
+}
+
+std::string cuda_backend_version() {
+  const Nvrtc* library = Nvrtc::get();
+  return library ? "NVRTC " + library->version() : "";
+}
+
+std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& target) {
+  return preamble() + kernel_source(f, target);
+}
+
+CudaModule compile_cuda(std::span<const kir::Function> functions,
+                        const kernels::TargetInfo& target) {
+  std::string source = preamble();
+  std::vector<std::string> hashes;
+  for (const kir::Function& f : functions) {
+    source += kernel_source(f, target);
+    kir::Function anonymous = f;
+    anonymous.name = "kernel";
+    hashes.push_back(hex(hash128(target.level + "\n" + cuda_backend_version() + "\n" +
+                                 kir::print(anonymous) + cuda_source(anonymous, target))));
+  }
+  Nvrtc::Output output = nvrtc().compile(source, target.level, false);
+  CudaModule out;
+  out.bytes = std::move(output.cubin);
+  out.resources = resources_of(output.log);
+  const std::map<std::string, uint64_t> bytes = code_bytes(out.bytes);
+  for (size_t i = 0; i < functions.size(); ++i) {
+    const std::string& name = functions[i].name;
+    NIMBLE_CHECK(bytes.contains(name), "{} is not in its cubin", name);
+    out.functions.push_back({name, hashes[i], bytes.at(name)});
+  }
+  return out;
+}
+
+std::string cuda_assembly(const kir::Function& f, const kernels::TargetInfo& target) {
+  return nvrtc().compile(cuda_source(f, target), target.level, true).ptx;
+}
+
+}  // namespace nimble::codegen

@@ -1,0 +1,115 @@
+#include "compiler/codegen/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+#include "vm/base/error.h"
+#include "vm/base/file.h"
+#include "vm/base/hash.h"
+#include "vm/base/nvrtc_library.h"
+
+namespace nimble::codegen {
+namespace {
+
+// As NVRTC's documentation has them.
+struct Program;
+constexpr int kSuccess = 0, kCompilation = 6;
+
+}  // namespace
+
+struct Nvrtc::Functions {
+  int (*create)(Program** program, const char* source, const char* name, int headers,
+                const char* const* texts, const char* const* names);
+  int (*destroy)(Program** program);
+  int (*compile)(Program* program, int options, const char* const* texts);
+  int (*log_size)(Program* program, size_t* bytes);
+  int (*log)(Program* program, char* to);
+  int (*cubin_size)(Program* program, size_t* bytes);
+  int (*cubin)(Program* program, char* to);
+  int (*ptx_size)(Program* program, size_t* bytes);
+  int (*ptx)(Program* program, char* to);
+  const char* (*error)(int result);
+};
+
+Nvrtc::Nvrtc(void* library) {
+  static Functions f;  // there is one library
+  const auto find = [&](auto& function, const char* name) {
+    void* symbol = ::dlsym(library, name);
+    if (!symbol) why_ = std::string("it lacks ") + name;
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(symbol);
+  };
+  find(f.create, "nvrtcCreateProgram");
+  find(f.destroy, "nvrtcDestroyProgram");
+  find(f.compile, "nvrtcCompileProgram");
+  find(f.log_size, "nvrtcGetProgramLogSize");
+  find(f.log, "nvrtcGetProgramLog");
+  find(f.cubin_size, "nvrtcGetCUBINSize");
+  find(f.cubin, "nvrtcGetCUBIN");
+  find(f.ptx_size, "nvrtcGetPTXSize");
+  find(f.ptx, "nvrtcGetPTX");
+  find(f.error, "nvrtcGetErrorString");
+  if (!why_.empty()) return;
+  version_ = nvrtc_library().version;
+  functions_ = &f;
+}
+
+const Nvrtc* Nvrtc::get(std::string* why) {
+  const NvrtcLibrary& library = nvrtc_library();
+  if (!library.handle) {
+    if (why) *why = library.why;
+    return nullptr;
+  }
+  static const Nvrtc nvrtc(library.handle);
+  if (why) *why = nvrtc.why_;
+  return nvrtc.functions_ ? &nvrtc : nullptr;
+}
+
+Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& architecture,
+                             bool ptx) const {
+  const Functions& f = *functions_;
+  const auto check = [&](int result, const char* what) {
+    NIMBLE_CHECK(result == kSuccess, "NVRTC, {}: {}", what, f.error(result));
+  };
+  Program* program = nullptr;
+  // The name is a part of what it makes, so it is always the same.
+  check(f.create(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr), "create");
+  const std::string target = "--gpu-architecture=" + architecture;
+  // Arithmetic is what kernel IR says: nothing contracted, approximated or flushed.
+  const char* options[] = {target.c_str(), "--std=c++17",        "--fmad=false",
+                           "--ftz=false",  "--prec-div=true",    "--prec-sqrt=true",
+                           "--restrict",   "--disable-warnings", "--ptxas-options=-v"};
+  const int result = f.compile(program, static_cast<int>(std::size(options)), options);
+  const auto read = [&](auto& to, auto size, auto get) {
+    size_t bytes = 0;
+    check(size(program, &bytes), "size");
+    to.resize(bytes);
+    if (bytes) check(get(program, reinterpret_cast<char*>(to.data())), "read");
+  };
+  Output out;
+  read(out.log, f.log_size, f.log);
+  while (!out.log.empty() && out.log.back() == '\0') out.log.pop_back();
+  if (result != kSuccess) {
+    std::error_code ignored;
+    const std::string file =
+        (std::filesystem::temp_directory_path(ignored) /
+         fmt::format("nimble-cuda-{}.cu", hex(hash64(std::string_view(source)))))
+            .string();
+    try {
+      write_file_atomically(file, std::string_view(source));
+    } catch (const Error&) {  // the log is told anyway
+    }
+    NIMBLE_CHECK(result == kCompilation, "NVRTC: {}; the source is {}\n{}", f.error(result), file,
+                 out.log);
+    NIMBLE_UNREACHABLE("NVRTC refuses {}:\n{}", file, out.log);
+  }
+  read(out.cubin, f.cubin_size, f.cubin);
+  if (ptx) {
+    read(out.ptx, f.ptx_size, f.ptx);
+    while (!out.ptx.empty() && out.ptx.back() == '\0') out.ptx.pop_back();
+  }
+  check(f.destroy(&program), "destroy");
+  return out;
+}
+
+}  // namespace nimble::codegen

@@ -1,0 +1,34 @@
+// NVRTC, opened at run time: CUDA C++ to a GPU's machine code. No header of CUDA's is needed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nimble::codegen {
+
+class Nvrtc {
+ public:
+  // The library that NIMBLE_NVRTC names (a file, or the folder of it), else the system's. Null
+  // where there is none; *why then says what was tried.
+  static const Nvrtc* get(std::string* why = nullptr);
+
+  struct Output {
+    std::vector<uint8_t> cubin;
+    std::string ptx;  // if asked for
+    std::string log;  // of the assembler, too
+  };
+  // `architecture`: "sm_90a". An internal error that tells of a file with the source if that does
+  // not compile: what nimble prints must.
+  Output compile(const std::string& source, const std::string& architecture, bool ptx) const;
+  const std::string& version() const { return version_; }  // "13.0"
+
+ private:
+  struct Functions;
+  explicit Nvrtc(void* library);
+
+  const Functions* functions_ = nullptr;  // null: `why_`
+  std::string version_, why_;
+};
+
+}  // namespace nimble::codegen

@@ -1,0 +1,167 @@
+// The CUDA C++ of kernels, where its form matters: what is one access, which arithmetic is narrow,
+// what a failed check says, and what is refused.
+#include <gmock/gmock.h>
+
+#include "compiler/codegen/test/cuda_kernels.h"
+#include "vm/executable/check_status.h"
+
+namespace nimble::codegen {
+namespace {
+
+using namespace kir;         // NOLINT
+using namespace kir::build;  // NOLINT
+using kir::testing::KernelBuilder;
+using testing::gpu_target;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::tensor;
+
+const Dim kThread = Dim::symbol("thread");  // NOLINT
+const Dim kBlock = Dim::symbol("block_x");  // NOLINT
+
+// Without what stands before the kernel.
+std::string body_of(const Function& f) {
+  const std::string source = cuda_source(f, gpu_target());
+  return source.substr(source.find("extern \"C\""));
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+// y = x of f16, in vectors of `lanes`, every `pitch` elements.
+Function copy(int lanes, int pitch, bool aligned) {
+  KernelBuilder k("copy");
+  k.launch(32);
+  const Dim n = Dim(32 * pitch + lanes);
+  const BufferRef x = aligned ? tensor(k, "x", DType::kF16, n, false) : k.in("x", DType::kF16, n);
+  const BufferRef y = aligned ? tensor(k, "y", DType::kF16, n, true) : k.out("y", DType::kF16, n);
+  return k.body({store(y, kThread * pitch, load(x, kThread * pitch, lanes))});
+}
+
+TEST(CudaSource, NeighboursAreOneAccessWhereTheyAreAligned) {
+  const std::string whole = body_of(copy(8, 8, true));
+  EXPECT_EQ(count(whole, "reinterpret_cast<const uint4*>"), 1u) << whole;
+  EXPECT_EQ(count(whole, "make_uint4"), 1u) << whole;
+  EXPECT_EQ(count(body_of(copy(16, 16, true)), "make_uint4"), 2u);
+  EXPECT_EQ(count(body_of(copy(4, 8, true)), "make_uint2"), 1u);
+  EXPECT_EQ(count(body_of(copy(8, 12, true)), "make_uint2"), 2u) << "every 24 bytes";
+  EXPECT_EQ(count(body_of(copy(8, 2, true)), "reinterpret_cast<u32*>"), 4u);
+  for (const Function& f : {copy(8, 7, true), copy(8, 8, false)})
+    EXPECT_THAT(body_of(f), Not(HasSubstr("reinterpret_cast"))) << "by element";
+}
+
+TEST(CudaSource, MasksOfWholeAccessesKeepThemWhole) {
+  KernelBuilder k("masked");
+  k.launch(32);
+  const Dim n = k.symbol("n", {0, 1 << 20, 4}), odd = k.symbol("odd");
+  const BufferRef x = tensor(k, "x", DType::kF32, n + odd, false);
+  const BufferRef y = tensor(k, "y", DType::kF32, n + odd, true);
+  const Dim at = kThread * 8;
+  Function f = k.body({store_masked(y, at, load_masked(x, at, 8, n - at), n - at)});
+  const std::string whole = body_of(f);
+  EXPECT_EQ(count(whole, "uint4*>"), 4u) << whole;
+  EXPECT_EQ(count(whole, "if ("), 4u) << whole;
+  f = k.body({store_masked(y, at, load_masked(x, at, 8, odd), odd)});
+  const std::string either = body_of(f);
+  EXPECT_EQ(count(either, "uint4*>"), 4u) << either;
+  EXPECT_EQ(count(either, "else {"), 2u) << "an element at a time at the end: " << either;
+}
+
+TEST(CudaSource, IndicesAreNarrowWhereRangesProveIt) {
+  KernelBuilder k("narrow");
+  const Dim n = k.symbol("n", {0, 1000, 1}), large = k.symbol("large");
+  k.launch(32, n);
+  const BufferRef x = k.in("x", DType::kF32, n * 1000 + 32);
+  const BufferRef y = k.out("y", DType::kF32, large * n + large);
+  const Function f =
+      k.body({store(y, large * kBlock + kThread, load(x, kBlock * 1000 + floordiv(kThread, 3)))});
+  const std::string text = body_of(f);
+  EXPECT_THAT(text, ::testing::ContainsRegex("= \\(i32\\)n[0-9]+_n;"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\\(v[0-9]+ \\* 1000\\)")) << text;
+  EXPECT_THAT(text, ::testing::ContainsRegex("\\(i32\\)\\(\\(u32\\)v[0-9]+ / \\(u32\\)3\\)"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\\(i64\\)(v[0-9]+|n[0-9]+_large) \\*")) << text;
+}
+
+TEST(CudaSource, LoopsOverNegativeNumbersRoundDown) {
+  KernelBuilder k("negative");
+  k.launch(32);
+  const BufferRef y = k.out("y", DType::kI64, 32);
+  const Dim i = Dim::symbol("i");
+  const std::string text =
+      body_of(k.body({loop(LoopKind::kSerial, "i", -5, 10,
+                           store(y, kThread, add(index(floordiv(i, 3)), index(mod(i, 8)))))}));
+  EXPECT_THAT(text, HasSubstr("floor_divide<i32>(")) << text;
+  EXPECT_THAT(text, HasSubstr("& 7)")) << text;
+  EXPECT_THAT(text, HasSubstr("#pragma unroll 1")) << text;
+}
+
+TEST(CudaSource, AFailedCheckLeavesItsStatus) {
+  KernelBuilder k("checked");
+  const Dim n = k.symbol("n");
+  k.launch(32);
+  const BufferRef y = k.out("y", DType::kF32, n);
+  const Function f = k.body({check(le(Dim(32), n), "too short"), store(y, kThread, f32(1))});
+  const int32_t status = exec::check_status("too short");
+  EXPECT_THAT(body_of(f), HasSubstr("fail(status, " + std::to_string(status) + ")"));
+  EXPECT_EQ(check_message(f, status), "too short");
+}
+
+// A name keeps the value that the register had.
+TEST(CudaSource, NamesKeepWhatRegistersLose) {
+  KernelBuilder k("kept");
+  k.launch(32);
+  const BufferRef y = k.out("y", DType::kF32, 32);
+  const BufferRef r = k.registers("r", DType::kF32, 1);
+  const std::string text =
+      body_of(k.body({set_reg(r, 0, f32(1)), let("old", reg(r, 0)), set_reg(r, 0, f32(2)),
+                      store(y, kThread, add(local("old", DType::kF32), reg(r, 0)))}));
+  EXPECT_THAT(text, ::testing::ContainsRegex("const f32 (v[0-9]+) = n[0-9]+_r_0;")) << text;
+  EXPECT_EQ(count(text, "_r_0;\n"), 3u) << "declared, and read for each use: " << text;
+}
+
+TEST(CudaSource, SharedMemoryIsTheLaunchs) {
+  KernelBuilder k("shares");
+  k.launch(32);
+  const BufferRef first = k.shared("first", DType::kF32, 33),
+                  second = k.shared("second", DType::kF32, 32);
+  const BufferRef y = k.out("y", DType::kF32, 32);
+  const Function f = k.body({store(first, kThread, f32(1)), store(second, kThread, f32(1)),
+                             barrier(Together::kBlock), store(y, kThread, load(first, kThread))});
+  const std::string text = body_of(f);
+  EXPECT_THAT(text, HasSubstr("(nimble_shared + 0)"));
+  EXPECT_THAT(text, HasSubstr("(nimble_shared + 256)"));
+  EXPECT_THAT(text, HasSubstr("__syncthreads();"));
+  EXPECT_THAT(text, HasSubstr("__launch_bounds__(32)"));
+}
+
+template <class Make>
+void expect_refused(const Make& make, const std::string& why) {
+  try {
+    make();
+    FAIL() << "taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kUnsupported);
+    EXPECT_THAT(e.what(), HasSubstr(why));
+  }
+}
+
+TEST(CudaSource, RefusesWhatAGpuLacks) {
+  KernelBuilder cpu("cpu");
+  const BufferRef y = cpu.out("y", DType::kF32, 64);
+  const Function f = cpu.body({store(y, 0, f32(0))});
+  expect_refused([&] { cuda_source(f, gpu_target()); }, "it has no launch");
+
+  KernelBuilder large("large");
+  large.launch(32);
+  const BufferRef s = large.shared("s", DType::kF32, 50000);
+  const Function g = large.body({store(s, kThread, f32(0))});
+  cuda_source(g, gpu_target("sm_90a"));
+  expect_refused([&] { cuda_source(g, gpu_target("sm_80")); },
+                 "its blocks take 200064 bytes of shared memory, those of sm_80 have 166912");
+}
+
+}  // namespace
+}  // namespace nimble::codegen

@@ -1,0 +1,289 @@
+// Compiling for a GPU: what runs where, how many copies stand between, and what the executable
+// says. The kernels themselves are the templates' and the code generator's tests.
+#include "compiler/codegen/cuda/cuda.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/driver/compile.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "compiler/kernels/target.h"
+#include "compiler/passes/support/rewrite.h"
+#include "vm/base/device_number.h"
+#include "vm/executable/opcodes.h"
+#include "vm/executable/reader.h"
+#include "vm/executable/verifier.h"
+#include "vm/executable/writer.h"
+
+namespace nimble::driver {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Embeddings, a product with its activation, softmax and a normalisation.
+constexpr const char* kNetwork = R"(fn @main(%ids: Tensor[(n), i64], %x: Tensor[(n, 16), f32]) {
+  let %r = range() {count = 256, start = 0, step = 1, dtype = f32};
+  let %s = sin(%r);
+  let %w = reshape(%s) {shape = (16, 16)};
+  let %e = gather(%w, %ids) {axis = 0};
+  let %a = add(%e, %x);
+  let %p = matmul(%a, %w);
+  let %g = gelu(%p);
+  let %m = softmax(%g) {axis = 1};
+  let %t = add(%m, %a);
+  let %o = mul(%w, 0f32);
+  let %q = take_row(%o, 0i64);
+  let %y = layer_norm(%t, %q, %q) {epsilon = 1e-5, axis = 1};
+  %y
+})";
+
+// The network ends in what only the host does.
+constexpr const char* kCounting = R"(fn @main(%x: Tensor[(n), f32]) {
+  let %e = exp(%x);
+  let %b = greater(%e, 1f32);
+  let %i = nonzero(%b);
+  %i
+})";
+
+// Two convolutions, which no template of a GPU takes, with what stands between and around.
+constexpr const char* kImages =
+    R"(fn @main(%x: Tensor[(b, 2, 6, 6), f32], %f: Tensor[(2, 2, 3, 3), f32]) {
+  let %s = mul(%x, 0.5f32);
+  let %a = conv2d(%s, %f) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1};
+  let %r = relu(%a);
+  let %c = conv2d(%r, %f) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1};
+  let %y = sigmoid(%c);
+  %y
+})";
+
+// Extents that are computed from extents decide a shape.
+constexpr const char* kShapes = R"(fn @main(%x: Tensor[(n, m), f32]) {
+  let %s = shape_of(%x);
+  let %t = mul(%s, i64[2]{1, 1});
+  let %y = reshape(%x, %t);
+  let %z = exp(%y);
+  %z
+})";
+
+constexpr const char* kLoop =
+    R"(fn @loop(%i: Tensor[(), i64], %h: Tensor[(1, 8), f32], %c: Tensor[(1, 8), f32], %x: Tensor[(n, 1, 32), f32]) -> Tensor[(1, 8), f32] {
+  let %n = size() {value = n};
+  let %more = less(%i, %n);
+  let %r = if (%more) {
+    let %row = take_row(%x, %i);
+    let %q = range() {count = 256, start = 0, step = 1, dtype = f32};
+    let %s = sin(%q);
+    let %w = reshape(%s) {shape = (8, 32)};
+    let %both = lstm_cell(%row, %h, %c, %w);
+    let %h2 = %both.0;
+    let %c2 = %both.1;
+    let %j = add(%i, 1i64);
+    let %u = @loop(%j, %h2, %c2, %x);
+    %u
+  } else { %h };
+  %r
+}
+fn @main(%x: Tensor[(n, 1, 32), f32]) {
+  let %z = full() {shape = (1, 8), dtype = f32, value = 0.0};
+  let %y = @loop(0i64, %z, %z, %x);
+  %y
+})";
+
+passes::PassContext context_for(const char* gpu) {
+  passes::PassContext context;
+  context.target = kernels::target_by_name("x86-64-v3");
+  context.gpu = kernels::target_by_name(gpu);
+  context.device = kCudaDevice;
+  return context;
+}
+
+// The operators of the groups on a device, in order.
+struct Placed {
+  std::vector<std::string> gpu, cpu;
+  int64_t copies = 0;  // of values, not of constants
+};
+Placed placed(const char* text, const char* gpu = "sm_90a") {
+  passes::PassContext context = context_for(gpu);
+  passes::PipelineOptions options;
+  options.verify = true;
+  const std::vector<std::string>& all = passes::default_pipeline();
+  options.passes.assign(all.begin(), std::find(all.begin(), all.end(), "place-devices") + 1);
+  const ir::Module m =
+      passes::run_pipeline(ir::infer_types(ir::parse_module(text)), context, options);
+  Placed out;
+  for (const auto& [name, f] : m.functions)
+    passes::visit_bindings(*f->body, [&](const ir::Binding& b) {
+      if (!b.value->primitive) return;
+      const auto device = ir::attr_or<int64_t>(b.value->primitive->attrs, "device", kCpuDevice);
+      (device == kCudaDevice ? out.gpu : out.cpu)
+          .push_back(kernels::source_of(*b.value->primitive));
+    });
+  out.copies = context.statistics["place-devices.copies"];
+  return out;
+}
+
+TEST(CudaPlacement, ANetworkCopiesItsInputsAndOutputsAlone) {
+  const Placed p = placed(kNetwork);
+  EXPECT_THAT(p.cpu, IsEmpty());
+  EXPECT_FALSE(p.gpu.empty());
+  EXPECT_EQ(p.copies, 3);  // the identifiers and %x in, %y out
+}
+
+TEST(CudaPlacement, WhatTheHostCountsIsCopiedToIt) {
+  const Placed p = placed(kCounting);
+  EXPECT_THAT(p.gpu, ElementsAre("exp+greater"));
+  EXPECT_EQ(p.copies, 2);
+}
+
+TEST(CudaPlacement, ActivationsBetweenKernelsOfTheCpuStayThere) {
+  const Placed p = placed(kImages);
+  EXPECT_THAT(p.gpu, IsEmpty());
+  EXPECT_EQ(p.copies, 0);
+}
+
+TEST(CudaPlacement, ShapeCodeStaysWithTheHost) {
+  const Placed p = placed(kShapes);
+  for (const std::string& source : p.gpu) EXPECT_THAT(source, Not(HasSubstr("mul")));
+  EXPECT_EQ(p.copies, 2);
+}
+
+TEST(CudaPlacement, CellsWithoutATemplateAreWrittenOut) {
+  const Placed p = placed(kLoop);
+  EXPECT_THAT(p.cpu, IsEmpty());
+  EXPECT_EQ(p.copies, 2);
+}
+
+// --- whole executables
+
+CompileOptions options_for(std::vector<const char*> gpus) {
+  CompileOptions options;
+  options.target = kernels::target_by_name("native");
+  for (const char* level : gpus) options.gpus.push_back(kernels::target_by_name(level));
+  options.device = kCudaDevice;
+  options.pipeline.verify = true;
+  options.compile_threads = 1;
+  return options;
+}
+
+size_t copies_in(const exec::Executable& e) {
+  size_t n = 0;
+  for (const exec::BytecodeFunction& f : e.functions)
+    n += static_cast<size_t>(std::count_if(
+        f.code.begin(), f.code.end(),
+        [](const exec::Instruction& i) { return i.op == exec::Opcode::kDeviceCopy; }));
+  return n;
+}
+
+size_t images_on(const exec::Executable& e, int32_t device) {
+  return static_cast<size_t>(
+      std::count_if(e.images.begin(), e.images.end(),
+                    [&](const exec::NativeImage& i) { return i.device == device; }));
+}
+
+// Of the kernels on each device: launches stand where they must.
+void expect_launches(const exec::Executable& e) {
+  for (const exec::Kernel& k : e.kernels)
+    for (const exec::Implementation& i : k.implementations) {
+      EXPECT_EQ(i.launch.has_value(), k.device == kCudaDevice) << k.name;
+      if (i.launch) EXPECT_EQ(i.launch->threads % 32, 0u) << k.name;
+      if (k.device == kCudaDevice) EXPECT_NE(i.code_hash, 0u) << k.name;
+    }
+}
+
+class CudaCompile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = codegen::why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_F(CudaCompile, ANetworkIsOneImageAndItsLaunches) {
+  CompileReport report;
+  const exec::Executable e = compile(ir::parse_module(kNetwork), options_for({"sm_90a"}), &report);
+  EXPECT_EQ(copies_in(e), 3u);
+  EXPECT_EQ(images_on(e, kCudaDevice), 1u);
+  EXPECT_EQ(images_on(e, kCpuDevice), 0u);
+  expect_launches(e);
+  for (const KernelReport& k : report.kernels) {
+    EXPECT_EQ(k.device, kCudaDevice) << k.source;
+    EXPECT_GT(k.code_bytes, 0u) << k.source;
+  }
+  const exec::Executable again = exec::deserialize(exec::serialize(e));
+  exec::verify(again, "read back");
+  expect_launches(again);
+}
+
+TEST_F(CudaCompile, KernelsOfBothDevicesHaveTheirImages) {
+  const exec::Executable e = compile(ir::parse_module(kImages), options_for({"sm_90a"}));
+  EXPECT_EQ(images_on(e, kCudaDevice), 0u);
+  EXPECT_EQ(images_on(e, kCpuDevice), 1u);
+  const exec::Executable counted = compile(ir::parse_module(kCounting), options_for({"sm_90a"}));
+  EXPECT_EQ(images_on(counted, kCudaDevice), 1u);
+  expect_launches(counted);
+}
+
+TEST_F(CudaCompile, SeveralArchitecturesHaveAnImageEach) {
+  const exec::Executable e = compile(ir::parse_module(kNetwork), options_for({"sm_80", "sm_90a"}));
+  EXPECT_EQ(images_on(e, kCudaDevice), 2u);
+  expect_launches(e);
+}
+
+TEST_F(CudaCompile, EqualInputGivesEqualBytes) {
+  const auto bytes = [] {
+    return exec::serialize(compile(ir::parse_module(kNetwork), options_for({"sm_90a"})));
+  };
+  EXPECT_EQ(bytes(), bytes());
+}
+
+TEST(CudaTarget, IsRefusedWithoutTheLibraryThatMakesItsCode) {
+  if (codegen::why_no_cuda().empty()) GTEST_SKIP() << "it is here";
+  try {
+    compile(ir::parse_module(kNetwork), options_for({"sm_90a"}));
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kUnsupported);
+    EXPECT_THAT(e.what(), HasSubstr("sm_90a"));
+    EXPECT_THAT(e.what(), HasSubstr("NIMBLE_NVRTC"));
+  }
+}
+
+TEST(CudaTarget, AndItsDeviceBelongTogether) {
+  const auto problem = [](const CompileOptions& options) -> std::string {
+    try {
+      compile(ir::parse_module(kCounting), options);
+      return "none";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kInvalidArgument);
+      return e.what();
+    }
+  };
+  CompileOptions no_gpu = options_for({});
+  EXPECT_THAT(problem(no_gpu), HasSubstr("--target sm_90a"));
+  CompileOptions elsewhere = options_for({"sm_90a"});
+  elsewhere.device = kStandInDevice;
+  EXPECT_THAT(problem(elsewhere), HasSubstr("no other device"));
+}
+
+// A program that names the GPU itself, compiled for the CPU alone.
+TEST(CudaTarget, IsAskedForByAProgramThatNamesTheDevice) {
+  CompileOptions options = options_for({});
+  options.device = kCpuDevice;
+  try {
+    compile(ir::parse_module(
+                "fn @main(%x: Tensor[(n), f32]) attrs {device = 2} { let %y = exp(%x); %y }"),
+            options);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kInvalidArgument);
+    EXPECT_THAT(e.what(), HasSubstr("device 2 (cuda)"));
+    EXPECT_THAT(e.what(), HasSubstr("--target sm_90a"));
+  }
+}
+
+}  // namespace
+}  // namespace nimble::driver

@@ -1,0 +1,27 @@
+// What templates of convolutions of NCHW images know of a workload.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/workload.h"
+
+namespace nimble::kernels {
+
+using kir::Dim;
+
+struct Convolution {
+  DType type = DType::kF32;
+  std::vector<Dim> in, out;  // NCHW
+  int64_t channels = 1;      // input channels of a group
+  int64_t filters = 1;       // output channels of a group
+  int64_t groups = 1, kh = 1, kw = 1;
+  std::vector<int64_t> strides, pads, dilations;
+  bool direct = false;  // the image is a parameter without padding: read where it lies
+};
+// A convolution of f32 or f64 by weights of constant extents, with an element-wise epilogue and no
+// checks. Nothing for any other workload.
+std::optional<Convolution> convolution_of(const Workload& w);
+
+}  // namespace nimble::kernels

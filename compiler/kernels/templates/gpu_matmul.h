@@ -1,0 +1,145 @@
+// The inside of the template "gpu_matmul": what it multiplies, its schedule, and the two units that
+// compute a block's tile from shared memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/templates/matmul_operands.h"
+
+namespace nimble::kernels::gpu {
+
+// ---------------------------------------------------------------- the problem
+
+struct Product : MatmulOperands {
+  bool lhs_along_k = true;                    // rows of the lhs lie along k, else its columns do
+  bool rhs_along_k = false;                   // the same of the columns of the rhs
+  std::optional<kir::WarpFragment> fragment;  // that multiplies the operands, and the target has
+  // The lengths of the operands' stored rows.
+  kir::Dim lhs_pitch() const { return lhs_along_k ? k : m; }
+  kir::Dim rhs_pitch() const { return rhs_along_k ? k : n; }
+};
+std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t);
+
+// ---------------------------------------------------------------- the schedule
+
+inline constexpr const char* kUnitScalar = "simt";  // a multiply-add for each lane and product
+inline constexpr const char* kUnitMatrix = "mma";   // a fragment of a warp's lanes together
+
+// A block computes block_rows x block_columns of the product in steps of k_step along k, of which
+// each of k_split teams of threads takes a part of its own; the teams' sums are added up in order.
+// A tile is what one thread (simt) or one warp (mma) of a team has of it.
+struct Schedule {
+  bool matrix = false;  // the unit
+  int block_rows = 0, block_columns = 0, tile_rows = 0, tile_columns = 0;
+  int k_step = 0, k_split = 1;
+  int stages = 2;  // steps in shared memory: one that is computed, the others on their way
+
+  int tiles() const { return block_rows / tile_rows * (block_columns / tile_columns); }
+  int team() const { return tiles() * (matrix ? kir::kWarpLanes : 1); }
+  int threads() const { return team() * k_split; }
+};
+Schedule schedule_of(const Config& c);
+// Elements of an operand that one copy takes into shared memory: of neighbours in a row as many as
+// are 16 bytes, or 8 or 4, where rows begin at multiples of that; else single ones.
+int copy_elements(const Workload& w, DType t, const kir::Dim& pitch);
+// Bytes of a block's shared memory; nothing if the schedule is not one of this product.
+std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, const Schedule& s);
+
+// ---------------------------------------------------------------- tiles in shared memory
+
+// One operand's part of a block's step, `stages` times over. Its rows in shared memory lie as in
+// global memory: along k (`wide` of them) or across it (k_step of them).
+class SharedTile {
+ public:
+  struct Form {
+    bool along_k = true;
+    int wide = 0, k_step = 0, stages = 0;
+    int pad = 0;     // elements between rows, against bank conflicts
+    int vector = 1;  // copy_elements
+    int outer() const { return along_k ? wide : k_step; }
+    int inner() const { return along_k ? k_step : wide; }
+    int pitch() const { return inner() + pad; }
+    int stage() const { return outer() * pitch(); }
+    int elements() const { return stages * stage(); }
+    // Whether so many threads share the vectors of a stage out evenly, row by row.
+    bool suits(int threads) const;
+  };
+  SharedTile(const Form& form, std::string name, kir::BufferRef shared, int64_t base, int threads)
+      : form_(form),
+        name_(std::move(name)),
+        shared_(std::move(shared)),
+        base_(base),
+        threads_(threads) {}
+
+  const Form& form() const { return form_; }
+  const kir::BufferRef& buffer() const { return shared_; }
+  // Place of the element in row (lhs) or column (rhs) `x` of the tile and step's place `k`.
+  kir::Dim at(const kir::Dim& slot, const kir::Dim& x, const kir::Dim& k) const {
+    return base_ + slot * form_.stage() +
+           (form_.along_k ? x * form_.pitch() + k : k * form_.pitch() + x);
+  }
+  // How far the next element along k is.
+  int k_distance() const { return form_.along_k ? 1 : form_.pitch(); }
+
+  // Of the block's operand: `matrix` is the place of its first element, `first` the first row (lhs)
+  // or column (rhs) of the tile out of `extent`, all symbols or constants.
+  void set_source(kir::BufferRef global, const kir::Dim& matrix, const kir::Dim& first,
+                  const kir::Dim& extent, const kir::Dim& k);
+  // Binds what copies have in common; stands once, ahead of them.
+  void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
+  // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros.
+  kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
+
+ private:
+  kir::Dim symbol(const char* what) const { return kir::Dim::symbol(name_ + what); }
+
+  Form form_;
+  std::string name_;
+  kir::BufferRef shared_, global_;
+  int64_t base_;
+  int threads_;
+  kir::Dim matrix_, first_, extent_, k_;
+};
+
+// ---------------------------------------------------------------- the units
+
+// The teams' sums in shared memory, each block_rows x block_columns.
+struct SharedSums {
+  kir::BufferRef buffer;
+  int rows = 0, pitch = 0;
+  kir::Dim at(const kir::Dim& team, const kir::Dim& row, const kir::Dim& column) const {
+    return (team * rows + row) * pitch + column;
+  }
+};
+
+// What computes a team's part of the block. Its symbols are bound by prologue().
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual std::vector<kir::BufferRef> registers() const = 0;
+  virtual std::vector<kir::StmtRef> prologue() const = 0;
+  virtual kir::StmtRef zero() const = 0;
+  // Adds the products of stage `slot`.
+  virtual kir::StmtRef step(const kir::Dim& slot) const = 0;
+  virtual kir::StmtRef keep(const SharedSums& sums) const = 0;
+};
+std::unique_ptr<Unit> scalar_unit(const Product& p, const Schedule& s, const SharedTile& lhs,
+                                  const SharedTile& rhs);
+std::unique_ptr<Unit> matrix_unit(const Product& p, const Schedule& s, const SharedTile& lhs,
+                                  const SharedTile& rhs);
+// Padding of an operand's rows in shared memory, and of the sums', in elements.
+int tile_pad(const Product& p, const Schedule& s, bool rhs);
+int sums_pad(const Product& p, const Schedule& s);
+// Whether the unit computes such tiles.
+bool suits_unit(const Product& p, const Schedule& s);
+
+// ---------------------------------------------------------------- the kernel
+
+kir::Function lower_tiles(const Workload& w, const Product& p, const Schedule& s,
+                          const std::string& name);
+
+}  // namespace nimble::kernels::gpu

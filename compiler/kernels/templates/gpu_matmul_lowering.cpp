@@ -1,0 +1,365 @@
+// The kernel of a "gpu_matmul": a block walks along k, copies of later steps under way while one is
+// computed; then the teams' sums are added up, and all threads store the results with what is fused
+// behind the product.
+#include <algorithm>
+
+#include "compiler/kernels/templates/gpu.h"
+#include "compiler/kernels/templates/gpu_matmul.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels::gpu {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::Dim;
+using kir::LoopKind;
+using kir::StmtRef;
+using kir::ValueRef;
+
+namespace {
+
+// The blocks of a grid's second axis that every GPU takes.
+constexpr int64_t kMostBlocks = 65535;
+constexpr int64_t kSharedUnit = 128;  // bytes that a buffer's place is a multiple of
+
+StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts = {}) {
+  return kb::let_index(name, kb::index(d), facts);
+}
+
+// 1 where something is left, else 0.
+Dim any_of(const Dim& left) {
+  return ir::max(ir::min(left, 1), 0);
+}
+
+bool divides(const Workload& w, const Dim& d, int64_t by) {
+  return w.facts.divisible(d, by) == ir::Proof::kYes;
+}
+
+// The largest value that the facts allow: what is known to be small is reckoned with 32 bits.
+int64_t most_of(const Workload& w, const Dim& d) {
+  return w.facts.range(d).high;
+}
+
+bool is_copied(DType t, int elements) {
+  return static_cast<int>(size_of(t)) * elements >= 4;
+}
+
+struct Forms {
+  SharedTile::Form lhs, rhs;
+};
+
+Forms forms_of(const Workload& w, const Product& p, const Schedule& s) {
+  Forms f;
+  f.lhs = {p.lhs_along_k, s.block_rows,          s.k_step,
+           s.stages,      tile_pad(p, s, false), copy_elements(w, p.lhs->dtype, p.lhs_pitch())};
+  f.rhs = {p.rhs_along_k, s.block_columns,      s.k_step,
+           s.stages,      tile_pad(p, s, true), copy_elements(w, p.rhs->dtype, p.rhs_pitch())};
+  return f;
+}
+
+SharedSums sums_of(const Product& p, const Schedule& s) {
+  SharedSums sums;
+  sums.rows = s.block_rows;
+  sums.pitch = s.block_columns + sums_pad(p, s);
+  return sums;
+}
+
+// Of one type, the sums take the place of the tiles once these are used up.
+bool shares_memory(const Product& p) {
+  return p.lhs->dtype == p.sum && p.rhs->dtype == p.sum;
+}
+
+class TilesLowering {
+ public:
+  TilesLowering(const Workload& w, const Product& p, const Schedule& s)
+      : w_(w), p_(p), s_(s), sums_(sums_of(p, s)), steps_(ir::ceildiv(p.k, s.k_step)) {
+    const Forms forms = forms_of(w, p, s);
+    const int64_t sums = int64_t{s.k_split} * sums_.rows * sums_.pitch;
+    BufferRef lhs, rhs;
+    int64_t rhs_base = 0;
+    if (shares_memory(p)) {
+      rhs_base = forms.lhs.elements();
+      const int64_t tiles = rhs_base + forms.rhs.elements();
+      lhs = rhs = sums_.buffer = shared_buffer("tiles", p.sum, std::max(tiles, sums));
+      shared_ = {lhs};
+    } else {
+      lhs = shared_buffer("a_tiles", p.lhs->dtype, forms.lhs.elements());
+      rhs = shared_buffer("b_tiles", p.rhs->dtype, forms.rhs.elements());
+      sums_.buffer = shared_buffer("sums", p.sum, sums);
+      shared_ = {lhs, rhs, sums_.buffer};
+    }
+    lhs_.emplace(forms.lhs, "a_", lhs, 0, s.threads());
+    rhs_.emplace(forms.rhs, "b_", rhs, rhs_base, s.threads());
+    copies_ =
+        is_copied(p.lhs->dtype, forms.lhs.vector) || is_copied(p.rhs->dtype, forms.rhs.vector);
+    unit_ = s.matrix ? matrix_unit(p, s, *lhs_, *rhs_) : scalar_unit(p, s, *lhs_, *rhs_);
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> body = place();
+    for (StmtRef& s : unit_->prologue()) body.push_back(std::move(s));
+    lhs_->prepare(w_, body);
+    rhs_->prepare(w_, body);
+    body.push_back(unit_->zero());
+    walk(body);
+    if (shares_memory(p_)) body.push_back(kb::barrier(kir::Together::kBlock));
+    body.push_back(unit_->keep(sums_));
+    body.push_back(kb::barrier(kir::Together::kBlock));
+    body.push_back(results());
+    return launched(
+        make_function(w_, p_.frame, name, {}, unit_->registers(), kb::seq(std::move(body))), grid_,
+        s_.threads(), shared_);
+  }
+
+ private:
+  // Which part of which product the block computes. Neighbouring blocks take neighbouring rows of
+  // the same columns, whose operand is usually the larger one.
+  std::vector<StmtRef> place() {
+    std::vector<StmtRef> out;
+    const Dim row_tiles = ir::ceildiv(p_.m, s_.block_rows);
+    const Dim column_tiles = ir::ceildiv(p_.n, s_.block_columns);
+    const auto columns = column_tiles.as_constant();
+    const bool second_axis = columns && *columns <= kMostBlocks;
+    grid_ = {row_tiles * count_of(p_.batch) * (second_axis ? Dim(1) : column_tiles),
+             second_axis ? column_tiles : Dim(1), 1};
+    // A number's part below `extent`; the rest of it stays for those that follow, if there are any.
+    Dim rest = block(0);
+    const auto take = [&](const Dim& extent, bool last) {
+      const Dim own = rest;
+      if (last) return own;
+      if (extent.is_constant(1)) return Dim(0);
+      const Dim least = ir::max(extent, 1);
+      rest = ir::floordiv(own, least);
+      return ir::mod(own, least);
+    };
+    const bool single = p_.batch.empty();
+    const Dim row_tile = take(row_tiles, second_axis && single);
+    const Dim column_tile =
+        second_axis ? columns == 1 ? Dim(0) : block(1) : take(column_tiles, single);
+    const Dim batch = single ? Dim(0) : rest;
+    const auto origin = [&](const char* symbol, const Dim& tile, int size, const Dim& extent) {
+      if (tile.as_constant()) return tile * size;
+      out.push_back(let(symbol, tile * size, {0, most_of(w_, extent), size}));
+      return Dim::symbol(symbol);
+    };
+    first_row_ = origin("m0", row_tile, s_.block_rows, p_.m);
+    first_column_ = origin("n0", column_tile, s_.block_columns, p_.n);
+    Dim lhs_at = 0, rhs_at = 0;
+    if (!single) {
+      out.push_back(let("batch", batch));
+      coordinates_ = bind_coordinates("batch", p_.batch, Dim::symbol("batch"), out);
+      const auto matrix = [&](const char* symbol, const std::vector<Dim>& own, const Dim& size) {
+        if (own.empty()) return Dim(0);
+        out.push_back(let(symbol, batch_offset(w_, own, p_.batch, coordinates_, size)));
+        return Dim::symbol(symbol);
+      };
+      lhs_at = matrix("a_at", p_.lhs_batch, p_.m * p_.k);
+      rhs_at = matrix("b_at", p_.rhs_batch, p_.k * p_.n);
+    }
+    lhs_->set_source(p_.lhs, lhs_at, first_row_, p_.m, p_.k);
+    rhs_->set_source(p_.rhs, rhs_at, first_column_, p_.n, p_.k);
+    return out;
+  }
+
+  // `s` where a < b, decided now if it can be.
+  StmtRef where_less(const Dim& a, const Dim& b, StmtRef s) const {
+    switch (w_.facts.less(a, b)) {
+      case ir::Proof::kYes:
+        return s;
+      case ir::Proof::kNo:
+        return kb::seq({});
+      default:
+        return kb::if_then(kb::lt(a, b), std::move(s));
+    }
+  }
+
+  // Copies of step `step` as a group of their own, of no copy behind the last step.
+  void copy(const Dim& slot, const Dim& step, std::vector<StmtRef>& out) const {
+    out.push_back(where_less(step, steps_,
+                             kb::seq({lhs_->fill(w_, slot, step), rhs_->fill(w_, slot, step)})));
+    if (copies_) out.push_back(kb::async_commit());
+  }
+
+  void walk(std::vector<StmtRef>& out) const {
+    const int ahead = s_.stages - 1;
+    for (int i = 0; i < ahead; ++i) copy(i, i, out);
+    const Dim step = Dim::symbol("step");
+    std::vector<StmtRef> body;
+    if (copies_) body.push_back(kb::async_wait(ahead - 1));
+    // Here all have the step's stage, and are done with the one before it, which is filled next.
+    body.push_back(kb::barrier(kir::Together::kBlock));
+    copy(ir::mod(step + ahead, s_.stages), step + ahead, body);
+    body.push_back(let("slot", ir::mod(step, s_.stages), {0, s_.stages - 1, 1}));
+    body.push_back(unit_->step(Dim::symbol("slot")));
+    out.push_back(kb::loop(LoopKind::kSerial, "step", 0, steps_, kb::seq(std::move(body))));
+  }
+
+  // All threads take vectors of the block's sums in turn.
+  StmtRef results() const {
+    const int lanes =
+        p_.vector_rhs ? 1 : dividing_lanes(w_, p_.n, std::min(4, s_.block_columns));
+    const int across = s_.block_columns / lanes, vectors = s_.block_rows * across;
+    const Dim vector = thread() + Dim::symbol("round") * s_.threads();
+    const Dim at = Dim::symbol("e_at");
+    const Dim own_row = ir::floordiv(at, across), own_column = ir::mod(at, across) * lanes;
+    std::vector<StmtRef> body = {
+        let("e_row", own_row, {0, s_.block_rows - 1, 1}),
+        let("e_column", own_column, {0, s_.block_columns - lanes, lanes}),
+        let("row", first_row_ + Dim::symbol("e_row"), {0, most_of(w_, p_.m + s_.block_rows), 1}),
+        let("column", first_column_ + Dim::symbol("e_column"),
+            {0, most_of(w_, p_.n + s_.block_columns), lanes})};
+    const Dim row = Dim::symbol("row"), column = Dim::symbol("column");
+    ValueRef value;
+    for (int team = 0; team < s_.k_split; ++team) {
+      ValueRef sum = kb::load(sums_.buffer,
+                              sums_.at(team, Dim::symbol("e_row"), Dim::symbol("e_column")), lanes);
+      value = value ? kb::add(std::move(value), std::move(sum)) : std::move(sum);
+    }
+    std::vector<Dim> coordinates = coordinates_;
+    for (const Dim& d : unflatten(row, p_.row_dims)) coordinates.push_back(d);
+    if (!p_.vector_rhs) coordinates.push_back(column);
+    StmtRef stores =
+        store_results(w_, p_.frame, std::move(value), coordinates, lanes, std::nullopt, "e_");
+    if (!divides(w_, p_.n, s_.block_columns))
+      stores = kb::if_then(kb::lt(column, p_.n), std::move(stores));
+    if (!divides(w_, p_.m, s_.block_rows))
+      stores = kb::if_then(kb::lt(row, p_.m), std::move(stores));
+    body.push_back(std::move(stores));
+    StmtRef one = kb::seq(std::move(body));
+    if (vectors % s_.threads() != 0) one = kb::if_then(kb::lt(at, vectors), std::move(one));
+    const int rounds = (vectors + s_.threads() - 1) / s_.threads();
+    return kb::loop(LoopKind::kSerial, "round", 0, rounds,
+                    kb::seq({let("e_at", vector, {0, rounds * s_.threads() - 1, 1}), one}));
+  }
+
+  const Workload& w_;
+  const Product& p_;
+  Schedule s_;
+  SharedSums sums_;
+  Dim steps_;
+  std::optional<SharedTile> lhs_, rhs_;
+  std::unique_ptr<Unit> unit_;
+  std::vector<BufferRef> shared_;
+  bool copies_ = false;  // any of them: else all goes through registers
+  std::array<Dim, 3> grid_;
+  Dim first_row_, first_column_;
+  std::vector<Dim> coordinates_;  // of the block's product, one per axis of Product::batch
+};
+
+}  // namespace
+
+// ---------------------------------------------------------------- tiles in shared memory
+
+bool SharedTile::Form::suits(int threads) const {
+  if (inner() % vector != 0) return false;
+  const int vectors = inner() / vector;
+  return threads % vectors == 0 || vectors % threads == 0;
+}
+
+void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& first,
+                            const Dim& extent, const Dim& k) {
+  global_ = std::move(global);
+  matrix_ = matrix;
+  first_ = first;
+  extent_ = extent;
+  k_ = k;
+}
+
+void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
+  const int vectors = form_.inner() / form_.vector;
+  const bool rows_shared_out = threads_ % vectors == 0;
+  const Dim outer = rows_shared_out ? ir::floordiv(thread(), vectors) : Dim(0);
+  const Dim inner = rows_shared_out ? ir::mod(thread(), vectors) : thread();
+  out.push_back(let(name_ + "outer", outer, {0, std::max(1, threads_ / vectors) - 1, 1}));
+  out.push_back(
+      let(name_ + "inner", inner * form_.vector, {0, form_.inner() - form_.vector, form_.vector}));
+  const Dim pitch = form_.along_k ? k_ : extent_;
+  const Dim from = form_.along_k ? (first_ + symbol("outer")) * pitch + symbol("inner")
+                                 : symbol("outer") * pitch + first_ + symbol("inner");
+  // Matrices are whole rows, and these whole vectors.
+  const int64_t most =
+      matrix_.is_constant(0)
+          ? most_of(w, (extent_ + form_.wide + threads_) * (k_ + form_.k_step + threads_))
+          : INT64_MAX;
+  out.push_back(let(name_ + "from", matrix_ + from, {0, most, form_.vector}));
+}
+
+StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) const {
+  const int vectors = form_.inner() / form_.vector;
+  const bool rows_shared_out = threads_ % vectors == 0;
+  // A round of the threads is so many rows, or a part of one.
+  const int rows = rows_shared_out ? threads_ / vectors : 1;
+  const int parts = rows_shared_out ? 1 : vectors / threads_;
+  const Dim pitch = form_.along_k ? k_ : extent_;
+  const Dim outer_extent = form_.along_k ? extent_ : k_;
+  const Dim inner_extent = form_.along_k ? k_ : extent_;
+  const Dim done = step * form_.k_step;
+  const Dim outer_first = form_.along_k ? first_ : done;
+  const Dim inner_first = form_.along_k ? done : first_;
+  const bool whole_rows = divides(w, inner_extent, form_.inner());
+  const bool all_rows = divides(w, outer_extent, form_.outer());
+  const Dim ahead = done * (form_.along_k ? Dim(1) : pitch);
+  const bool copied = is_copied(shared_->dtype, form_.vector);
+  std::vector<StmtRef> all;
+  for (int row = 0; row < form_.outer(); row += rows)
+    for (int part = 0; part < parts; ++part) {
+      const Dim outer = symbol("outer") + row;
+      const Dim inner = symbol("inner") + part * threads_ * form_.vector;
+      const Dim from = symbol("from") + ahead + row * pitch + part * threads_ * form_.vector;
+      const Dim to = base_ + slot * form_.stage() + outer * form_.pitch() + inner;
+      const Dim in_row = whole_rows ? Dim(form_.vector) : inner_extent - inner_first - inner;
+      std::optional<Dim> valid;
+      if (!all_rows)
+        valid = in_row * any_of(outer_extent - outer_first - outer);
+      else if (!whole_rows)
+        valid = in_row;
+      StmtRef one;
+      if (copied)
+        one = kb::async_copy(shared_, to, global_, from, form_.vector, valid);
+      else
+        one = kb::store(shared_, to,
+                        valid ? kb::load_masked(global_, from, form_.vector, *valid)
+                              : kb::load(global_, from, form_.vector));
+      if (row + rows > form_.outer())
+        one = kb::if_then(kb::lt(outer, form_.outer()), std::move(one));
+      all.push_back(std::move(one));
+    }
+  return kb::seq(std::move(all));
+}
+
+// ---------------------------------------------------------------- the kernel
+
+int copy_elements(const Workload& w, DType t, const Dim& pitch) {
+  const auto bytes = static_cast<int>(size_of(t));
+  for (int copied = kAccessBytes; copied >= 4; copied /= 2)
+    if (copied >= bytes && divides(w, pitch, copied / bytes)) return copied / bytes;
+  return 1;
+}
+
+std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, const Schedule& s) {
+  if (!suits_unit(p, s)) return {};
+  const Forms forms = forms_of(w, p, s);
+  if (!forms.lhs.suits(s.threads()) || !forms.rhs.suits(s.threads())) return {};
+  const auto bytes = [](int64_t elements, DType t) {
+    const int64_t all = elements * static_cast<int64_t>(size_of(t));
+    return (all + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
+  };
+  // Rows in shared memory begin at whole accesses.
+  const auto aligned = [](const SharedTile::Form& form, DType t) {
+    return form.pitch() * static_cast<int>(size_of(t)) % kAccessBytes == 0;
+  };
+  if (!aligned(forms.lhs, p.lhs->dtype) || !aligned(forms.rhs, p.rhs->dtype)) return {};
+  const SharedSums sums = sums_of(p, s);
+  const int64_t kept = int64_t{s.k_split} * sums.rows * sums.pitch;
+  if (shares_memory(p))
+    return bytes(std::max<int64_t>(kept, forms.lhs.elements() + forms.rhs.elements()), p.sum);
+  return bytes(forms.lhs.elements(), p.lhs->dtype) + bytes(forms.rhs.elements(), p.rhs->dtype) +
+         bytes(kept, p.sum);
+}
+
+kir::Function lower_tiles(const Workload& w, const Product& p, const Schedule& s,
+                          const std::string& name) {
+  return TilesLowering(w, p, s).run(name);
+}
+
+}  // namespace nimble::kernels::gpu

@@ -1,0 +1,394 @@
+// The template "gpu_recurrent": one step of an LSTM or GRU cell on a GPU.
+//
+// A step reads all recurrent weights for a few rows of h, so time is bytes, and the weights stay in
+// the second-level cache from step to step. A block takes some hidden units, with all of their
+// gates, so that these are at hand where the state is updated, and a few rows of the batch. Its
+// lanes stand over (part of k, gate, units): neighbours read neighbouring columns of the weights,
+// 16 bytes each if the width allows it, and each lane sums its share of k. What the lanes of a warp
+// have of one column is added by shuffles, what warps have through shared memory.
+//
+// There are four places for gates, as many as an LSTM has: where a GRU leaves one empty, its lanes
+// wait, which costs no bytes.
+//
+// A GRU whose reset gate applies before the product (linear_before_reset = 0) needs r * h of all
+// units before the candidate's product. No block knows of another's units, so each computes all of
+// them for its rows: more products, though of weights that the cache has, instead of a second
+// launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "compiler/ir/op.h"
+#include "compiler/kernels/templates/gpu.h"
+#include "compiler/kernels/templates/knobs.h"
+#include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/templates.h"
+#include "vm/base/error.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::LoopKind;
+using kir::Scope;
+using kir::StmtRef;
+using kir::ValueRef;
+
+namespace {
+
+constexpr int64_t kPlaces = 4;  // for a unit's gates
+
+struct Shape {
+  int64_t units, rows;  // of a block
+  int threads;
+};
+
+Shape shape_of(const Config& c) {
+  return {knob_int(c, "units"), knob_int(c, "rows"), static_cast<int>(knob_int(c, "threads"))};
+}
+
+std::optional<RecurrentCell> analyse(const Workload& w) {
+  auto cell = recurrent_cell(w, gpu::make_gpu_frame(w));
+  if (!cell || cell->packed || cell->gate_count > kPlaces || cell->hidden <= 0) return {};
+  return cell;
+}
+
+// Columns of the weights that a lane reads at once: of 16 bytes, if all rows allow it.
+int64_t columns_of(const RecurrentCell& cell, int64_t units) {
+  int64_t columns = std::min<int64_t>(
+      units, gpu::kAccessBytes / static_cast<int64_t>(size_of(cell.weights->dtype)));
+  while (cell.hidden % columns != 0) columns /= 2;
+  return columns;
+}
+
+bool needs_all_resets(const RecurrentCell& cell) {
+  return !cell.lstm && !cell.linear_before_reset;
+}
+
+bool fits(const RecurrentCell& cell, const Shape& s, const TargetInfo& t) {
+  const auto power_of_two = [](int64_t n) { return n > 0 && (n & (n - 1)) == 0; };
+  if (!power_of_two(s.units) || !power_of_two(s.rows) || s.rows > 16 ||
+      s.threads < kir::kWarpLanes || s.threads > gpu::kMaxThreads ||
+      s.threads % kir::kWarpLanes != 0)
+    return false;
+  const int64_t columns = columns_of(cell, s.units);
+  constexpr int64_t kMostBlocks = 65535;  // along the second axis
+  if (kPlaces * s.units / columns > kir::kWarpLanes || columns * s.rows > 64 ||
+      cell.hidden / s.units >= kMostBlocks)
+    return false;
+  const int64_t warps = s.threads / kir::kWarpLanes;
+  const int64_t elements = warps * s.rows * kPlaces * s.units +
+                           (needs_all_resets(cell) ? s.rows * (cell.hidden + s.units) : 0);
+  constexpr int64_t kPadding = 3 * 128;
+  return elements * 4 + kPadding <= t.shared_bytes;
+}
+
+// Eight units are a sector of 32 bytes of f32 in each row of the weights: as many blocks as can be
+// without reading more than they need.
+std::optional<Shape> default_shape(const RecurrentCell& cell, const TargetInfo& t) {
+  const auto batch = cell.batch.as_constant();
+  for (int64_t rows = batch && *batch <= 1 ? 1 : batch && *batch <= 2 ? 2 : 4; rows >= 1; rows /= 2)
+    if (const Shape s{8, rows, 256}; fits(cell, s, t)) return s;
+  return {};
+}
+
+ValueRef function_of(const char* op, ValueRef x) {
+  const ir::ExprRef call = ir::make_call(op, {});
+  const DType dtype = x->dtype;
+  return compute(*call, {std::move(x)}, dtype);
+}
+
+class StepLowering {
+ public:
+  StepLowering(const Workload& w, const RecurrentCell& cell, const Shape& s)
+      : w_(w),
+        cell_(cell),
+        s_(s),
+        columns_(columns_of(cell, s.units)),
+        depth_(cell.hidden % 4 == 0 ? 4 : 1) {
+    unit_lanes_ = s.units / columns_;
+    parts_ = kir::kWarpLanes / (kPlaces * unit_lanes_);
+    warps_ = s.threads / kir::kWarpLanes;
+    sums_ = kb::buffer("sums", Scope::kRegister, cell.dtype, s.rows, static_cast<int>(columns_));
+    partial_ = gpu::shared_buffer("partial", cell.dtype, warps_ * s.rows * kPlaces * s.units);
+    shared_ = {partial_};
+    if (needs_all_resets(cell)) {
+      reset_ = gpu::shared_buffer("reset", cell.dtype, s.rows * cell.hidden);
+      update_ = gpu::shared_buffer("update", cell.dtype, s.rows * s.units);
+      shared_.push_back(reset_);
+      shared_.push_back(update_);
+    }
+  }
+
+  kir::Function run(const std::string& name) {
+    std::vector<StmtRef> all;
+    // The rows that the product reads: those beyond the last one are the last one again.
+    for (int r = 0; r < s_.rows; ++r)
+      all.push_back(
+          kb::let_index(row_name(r), kb::index(ir::min(first_row() + r, cell_.batch - 1))));
+
+    const Dim unit = first_unit() + own(), gates = Dim(cell_.gate_count);
+    if (!needs_all_resets(cell_)) {
+      all.push_back(product("k", place() * cell_.hidden + unit,
+                            {{place(), gates}, {unit, hidden()}}, cell_.h));
+      all.push_back(of_each("e", s_.units, first_unit(), [&](const Item& i) {
+        return cell_.lstm ? lstm_update(i) : gru_update(i);
+      }));
+    } else {
+      // All places, one after the other, are columns of the reset gate.
+      const int64_t chunk = kPlaces * s_.units;
+      const Dim first = Dim::symbol("chunk") * chunk;
+      const Dim column = first + place() * s_.units + own();
+      std::vector<StmtRef> resets;
+      resets.push_back(product("kr", column, {{column, hidden()}}, cell_.h));
+      resets.push_back(of_each(
+          "er", chunk, first, [&](const Item& i) { return gru_reset(i, first + i.u); },
+          /*all_rows=*/true));
+      resets.push_back(kb::barrier(kir::Together::kBlock));
+      all.push_back(kb::loop(LoopKind::kSerial, "chunk", 0, (cell_.hidden + chunk - 1) / chunk,
+                             kb::seq(std::move(resets))));
+      const auto one_gate = [&](const std::string& var, int64_t gate, const BufferRef& lhs) {
+        return product(var, gate * cell_.hidden + unit, {{place(), 1}, {unit, hidden()}}, lhs);
+      };
+      all.push_back(one_gate("ku", 1, cell_.h));
+      all.push_back(
+          of_each("eu", s_.units, first_unit(), [&](const Item& i) { return gru_keep(i); }));
+      all.push_back(kb::barrier(kir::Together::kBlock));
+      all.push_back(one_gate("kc", 2, reset_));
+      all.push_back(
+          of_each("ec", s_.units, first_unit(), [&](const Item& i) { return gru_candidate(i); }));
+    }
+    const Dim blocks = ir::ceildiv(hidden(), s_.units), rows = ir::ceildiv(cell_.batch, s_.rows);
+    return gpu::launched(make_function(w_, cell_.frame, name, {}, {sums_}, kb::seq(std::move(all))),
+                         {rows, blocks, 1}, s_.threads, shared_);
+  }
+
+ private:
+  struct Below {
+    Dim a, b;
+  };
+
+  static std::string row_name(int r) { return fmt::format("row{}", r); }
+  // The lane's first unit of the block's, its place for a gate, and its part of k.
+  Dim own() const { return ir::mod(gpu::thread(), unit_lanes_) * columns_; }
+  Dim place() const { return ir::mod(ir::floordiv(gpu::thread(), unit_lanes_), kPlaces); }
+  Dim part() const { return ir::floordiv(gpu::thread(), unit_lanes_ * kPlaces); }
+  Dim first_row() const { return gpu::block(0) * s_.rows; }
+  Dim first_unit() const { return gpu::block(1) * s_.units; }
+  Dim hidden() const { return cell_.hidden; }
+
+  // The block's products of `lhs` with the columns of the weights from `column` on, of lanes for
+  // which all of `where` hold, into partial_[warp][row][place][unit]. All threads of the block have
+  // it behind. A lhs that is not the state has a row for each of the block's.
+  StmtRef product(const std::string& var, const Dim& column, const std::vector<Below>& where,
+                  const BufferRef& lhs) {
+    std::vector<StmtRef> all;
+    const int lanes = static_cast<int>(columns_);
+    for (int r = 0; r < s_.rows; ++r)
+      all.push_back(kb::set_reg(sums_, r, kb::number(cell_.dtype, 0, lanes)));
+    const int64_t parts = parts_ * warps_, groups = cell_.hidden / depth_;
+    const Dim group = Dim::symbol(var) * parts + part(), k = group * depth_;
+    std::vector<StmtRef> body;
+    const auto named = [&](const std::string& name, ValueRef v) {
+      body.push_back(kb::let(var + name, v));
+      return kb::local(var + name, v->dtype, v->lanes);
+    };
+    std::vector<ValueRef> weights, state;
+    for (int e = 0; e < depth_; ++e)
+      weights.push_back(named(
+          fmt::format("w{}", e),
+          kb::load(cell_.weights, (k + e) * (cell_.gate_count * cell_.hidden) + column, lanes)));
+    for (int r = 0; r < s_.rows; ++r) {
+      const Dim row = lhs == cell_.h ? Dim::symbol(row_name(r)) : Dim(r);
+      state.push_back(named(fmt::format("h{}", r),
+                            kb::load(lhs, row * cell_.hidden + k, static_cast<int>(depth_))));
+    }
+    for (int e = 0; e < depth_; ++e)
+      for (int r = 0; r < s_.rows; ++r)
+        body.push_back(kb::set_reg(sums_, r,
+                                   kb::fma(kb::broadcast(kb::extract(state[r], e), lanes),
+                                           kb::cast(cell_.dtype, weights[e]), kb::reg(sums_, r))));
+    StmtRef one = kb::seq(std::move(body));
+    if (groups % parts != 0) one = kb::if_then(kb::lt(group, groups), std::move(one));
+    StmtRef loop =
+        kb::loop(LoopKind::kSerial, var, 0, (groups + parts - 1) / parts, std::move(one));
+    kir::Condition active;
+    for (const Below& b : where) active = kb::both(std::move(active), kb::lt(b.a, b.b));
+    all.push_back(kb::if_then(std::move(active), std::move(loop)));
+
+    // Lanes a multiple of `distance` apart have the same columns.
+    for (int64_t distance = unit_lanes_ * kPlaces; distance < kir::kWarpLanes; distance *= 2)
+      for (int r = 0; r < s_.rows; ++r) {
+        const Dim other = ir::mod(gpu::lane() + distance, kir::kWarpLanes);
+        all.push_back(kb::set_reg(
+            sums_, r, kb::add(kb::reg(sums_, r), kb::shuffle(kb::reg(sums_, r), other))));
+      }
+    std::vector<StmtRef> stores;
+    for (int r = 0; r < s_.rows; ++r)
+      stores.push_back(kb::store(
+          partial_, (gpu::warp() * s_.rows + r) * (kPlaces * s_.units) + place() * s_.units + own(),
+          kb::reg(sums_, r)));
+    StmtRef store = kb::seq(std::move(stores));
+    if (parts_ > 1)
+      store = kb::if_then(kb::lt(gpu::lane(), unit_lanes_ * kPlaces), std::move(store));
+    all.push_back(std::move(store));
+    all.push_back(kb::barrier(kir::Together::kBlock));
+    return kb::seq(std::move(all));
+  }
+
+  // A unit of a row, by its numbers in the block, and the row in the batch.
+  struct Item {
+    Dim r, row, u;
+  };
+
+  // `body` of each row and of `columns` units from `first` on, shared out among the threads: of
+  // those that there are, or with `all_rows` of the last row in place of one beyond it.
+  StmtRef of_each(const std::string& var, int64_t columns, const Dim& first,
+                  const std::function<StmtRef(const Item&)>& body, bool all_rows = false) const {
+    const int64_t items = s_.rows * columns;
+    const Dim item = Dim::symbol(var) * s_.threads + gpu::thread();
+    const std::string r = var + "_r", u = var + "_u", row = var + "_row";
+    const Item one = {Dim::symbol(r), Dim::symbol(row), Dim::symbol(u)};
+    kir::Condition exists = kb::lt(first + one.u, hidden());
+    Dim of_batch = first_row() + one.r;
+    if (all_rows)
+      of_batch = ir::min(of_batch, cell_.batch - 1);
+    else
+      exists = kb::both(std::move(exists), kb::lt(one.row, cell_.batch));
+    StmtRef all = kb::seq(
+        {kb::let_index(r, kb::index(ir::floordiv(item, columns)), ir::SymbolFacts{0, s_.rows, 1}),
+         kb::let_index(u, kb::index(ir::mod(item, columns)), ir::SymbolFacts{0, columns - 1, 1}),
+         kb::let_index(row, kb::index(of_batch)), kb::if_then(std::move(exists), body(one))});
+    if (items % s_.threads != 0) all = kb::if_then(kb::lt(item, items), std::move(all));
+    return kb::loop(LoopKind::kSerial, var, 0, (items + s_.threads - 1) / s_.threads,
+                    std::move(all));
+  }
+
+  // ---- one item
+
+  ValueRef local(const std::string& name) const { return kb::local(name, cell_.dtype, 1); }
+  // The product that stands at `place`.
+  ValueRef sum(const Item& i, int64_t place) const {
+    ValueRef v;
+    for (int64_t warp = 0; warp < warps_; ++warp) {
+      const ValueRef x = kb::load(
+          partial_, (warp * s_.rows + i.r) * (kPlaces * s_.units) + place * s_.units + i.u);
+      v = v ? kb::add(v, x) : x;
+    }
+    return v;
+  }
+  ValueRef input(const Item& i, int gate, const Dim& unit) const {
+    return kb::load(cell_.gates, (i.row * cell_.gate_count + gate) * hidden() + unit);
+  }
+  ValueRef bias(int gate, const Dim& unit) const {
+    return kb::load(cell_.bias, gate * hidden() + unit);
+  }
+  Dim state(const Item& i, const Dim& unit) const { return i.row * hidden() + unit; }
+
+  static void store_all(std::vector<StmtRef>& to, const std::vector<BufferRef>& buffers,
+                        const Dim& index, const ValueRef& v) {
+    for (const BufferRef& b : buffers) to.push_back(kb::store(b, index, v));
+  }
+
+  StmtRef lstm_update(const Item& i) const {
+    const Dim unit = first_unit() + i.u, at = state(i, unit);
+    const auto gate = [&](const char* function, int g) {
+      return function_of(function, kb::add(input(i, g, unit), sum(i, g)));
+    };
+    std::vector<StmtRef> all = {
+        kb::let("g_i", gate("sigmoid", 0)), kb::let("g_f", gate("sigmoid", 1)),
+        kb::let("g_g", gate("tanh", 2)), kb::let("g_o", gate("sigmoid", 3)),
+        kb::let("g_c",
+                kb::fma(local("g_f"), kb::load(cell_.c, at), kb::mul(local("g_i"), local("g_g"))))};
+    store_all(all, cell_.c_out, at, local("g_c"));
+    all.push_back(kb::let("g_h", kb::mul(local("g_o"), function_of("tanh", local("g_c")))));
+    store_all(all, cell_.h_out, at, local("g_h"));
+    return kb::seq(std::move(all));
+  }
+
+  // h' = (1 - z) * n + z * h = n + z * (h - n)
+  StmtRef gru_result(const Dim& at, ValueRef z) const {
+    const ValueRef n = local("g_n");
+    std::vector<StmtRef> all = {
+        kb::let("g_h", kb::fma(std::move(z), kb::sub(kb::load(cell_.h, at), n), n))};
+    store_all(all, cell_.h_out, at, local("g_h"));
+    return kb::seq(std::move(all));
+  }
+  ValueRef recurrent(const Item& i, int64_t place, int gate, const Dim& unit) const {
+    return kb::add(sum(i, place), bias(gate, unit));
+  }
+  ValueRef gate(const Item& i, int64_t place, int gate, const Dim& unit) const {
+    return function_of("sigmoid", kb::add(input(i, gate, unit), recurrent(i, place, gate, unit)));
+  }
+
+  StmtRef gru_update(const Item& i) const {
+    const Dim unit = first_unit() + i.u;
+    return kb::seq(
+        {kb::let("g_r", gate(i, 0, 0, unit)), kb::let("g_z", gate(i, 1, 1, unit)),
+         kb::let("g_n", function_of("tanh", kb::fma(local("g_r"), recurrent(i, 2, 2, unit),
+                                                    input(i, 2, unit)))),
+         gru_result(state(i, unit), local("g_z"))});
+  }
+
+  StmtRef gru_reset(const Item& i, const Dim& unit) const {
+    const ValueRef h = kb::load(cell_.h, state(i, unit));
+    // All of the chunk's units are neighbours: the places' numbers count on.
+    return kb::store(reset_, i.r * hidden() + unit, kb::mul(gate(i, 0, 0, unit), h));
+  }
+  StmtRef gru_keep(const Item& i) const {
+    return kb::store(update_, i.r * s_.units + i.u, gate(i, 0, 1, first_unit() + i.u));
+  }
+  StmtRef gru_candidate(const Item& i) const {
+    const Dim unit = first_unit() + i.u;
+    const ValueRef x = kb::add(input(i, 2, unit), recurrent(i, 0, 2, unit));
+    return kb::seq({kb::let("g_n", function_of("tanh", x)),
+                    gru_result(state(i, unit), kb::load(update_, i.r * s_.units + i.u))});
+  }
+
+  const Workload& w_;
+  const RecurrentCell& cell_;
+  Shape s_;
+  int64_t columns_;         // of the weights, of a lane at once
+  int64_t depth_;           // rows of the weights, of a lane at once
+  int64_t unit_lanes_ = 1;  // lanes beside each other, of one gate
+  int64_t parts_ = 1;       // of k, in a warp
+  int64_t warps_ = 1;
+  BufferRef sums_, partial_, reset_, update_;
+  std::vector<BufferRef> shared_;
+};
+
+}  // namespace
+
+bool GpuRecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const {
+  if (!t.is_gpu()) return false;
+  const auto cell = analyse(w);
+  return cell && default_shape(*cell, t);
+}
+
+std::vector<Knob> GpuRecurrentTemplate::knobs(const Workload&, const TargetInfo&) const {
+  Knob rows = int_knob("rows", {1, 2, 4, 8});
+  rows.tile = true;
+  return {int_knob("units", {4, 8, 16, 32}), std::move(rows), int_knob("threads", {128, 256, 512})};
+}
+
+bool GpuRecurrentTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  const auto cell = analyse(w);
+  return cell && well_formed(knobs(w, t), c) && fits(*cell, shape_of(c), t);
+}
+
+Config GpuRecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto cell = analyse(w);
+  const auto shape = cell ? default_shape(*cell, t) : std::nullopt;
+  NIMBLE_CHECK(shape, "workload {} is not for gpu_recurrent", w.key);
+  return {{"units", shape->units}, {"rows", shape->rows}, {"threads", int64_t{shape->threads}}};
+}
+
+Lowered GpuRecurrentTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
+                                    const std::string& name) const {
+  const auto cell = analyse(w);
+  NIMBLE_CHECK(cell && valid(w, c, t), "configuration {} of gpu_recurrent", to_json(c));
+  return gpu::one_gpu_kernel(StepLowering(w, *cell, shape_of(c)).run(name));
+}
+
+}  // namespace nimble::kernels

@@ -1,0 +1,246 @@
+// The template gpu_matmul against the reference interpreter.
+#include <fmt/format.h>
+
+#include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/exhaustive.h"
+#include "compiler/kernels/test/reference_harness.h"
+#include "compiler/kernels/test/template_harness.h"
+
+namespace nimble::kernels {
+namespace {
+
+constexpr const char* kLevel = "sm_90a";
+constexpr int kRuns = 3;  // of each configuration
+
+using Sizes = std::vector<int64_t>;
+using SizesOf = std::function<Sizes(int run, std::mt19937& random)>;
+
+// The product of two tensors of these types, such as "Tensor[(m, 8), f32]", with what follows.
+Workload product(const std::string& a, const std::string& b, const std::string& attributes = "",
+                 const std::string& parameters = "", const std::string& after = "%y") {
+  return testing::workload_of(
+      fmt::format("fn @f(%a: {}, %b: {}{}) {{ let %y = matmul(%a, %b) {}; {} }}", a, b, parameters,
+                  attributes.empty() ? "" : "{" + attributes + "}", after));
+}
+
+// Around the sizes of tiles, of vectors and of copies.
+int64_t awkward(std::mt19937& random) {
+  constexpr int64_t kSizes[] = {1, 2, 3, 7, 8, 13, 15, 16, 17, 24, 31, 32, 33, 40, 53, 64, 65};
+  return kSizes[random() % std::size(kSizes)];
+}
+SizesOf of_symbols(size_t count) {
+  return [count](int run, std::mt19937& random) {
+    Sizes sizes;
+    for (size_t i = 0; i < count; ++i) sizes.push_back(awkward(random));
+    if (count > 0 && run % 7 == 3) sizes[static_cast<size_t>(run) % count] = 0;
+    return sizes;
+  };
+}
+
+class GpuMatmulTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!harness_mode().runs(kLevel)) GTEST_SKIP() << "this machine lacks " << kLevel;
+  }
+
+  // The default and some sampled configurations.
+  void check(const Workload& w, int configurations = 8) {
+    SCOPED_TRACE(w.key);
+    ReferenceHarness harness(w, target_);
+    ASSERT_NE(harness.chosen(), nullptr);
+    ASSERT_EQ(harness.chosen()->name(), "gpu_matmul");
+    const SizesOf sizes = of_symbols(w.contract.symbols.size());
+    std::mt19937 random(7);
+    if (exhaustive()) configurations *= 10;
+    configurations = std::min(configurations, harness_mode().most_configurations);
+    for (int c = 0; c < configurations && !HasFailure(); ++c) {
+      const Config config =
+          c == 0 ? harness.chosen()->default_config(harness.workload(), target_)
+                 : random_config(*harness.chosen(), harness.workload(), target_, random);
+      SCOPED_TRACE(to_json(config));
+      harness.lower(config);
+      for (int r = 0; r < kRuns && !HasFailure(); ++r)
+        harness.run(sizes(c * kRuns + r, random), 1, static_cast<unsigned>(c * kRuns + r));
+    }
+  }
+
+  const TargetInfo target_ = target_by_name(kLevel);
+};
+
+std::string tensor(const std::string& dims, const char* type) {
+  return fmt::format("Tensor[({}), {}]", dims, type);
+}
+
+// Every combination of transposed operands; `attributes` ends with a comma if it is not empty.
+struct Form {
+  bool a, b;
+  std::string attributes() const { return fmt::format("transpose_a = {}, transpose_b = {}", a, b); }
+};
+constexpr Form kForms[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+Workload form_of(const Form& f, const std::string& m, const std::string& k, const std::string& n,
+                 const char* lhs = "f32", const char* rhs = "f32", const std::string& out = "") {
+  return product(tensor(f.a ? k + ", " + m : m + ", " + k, lhs),
+                 tensor(f.b ? n + ", " + k : k + ", " + n, rhs),
+                 f.attributes() + (out.empty() ? "" : ", out = " + out));
+}
+
+TEST_F(GpuMatmulTest, EveryExtentUnknown) {
+  for (const Form& f : kForms) check(form_of(f, "m", "k", "n"));
+}
+
+TEST_F(GpuMatmulTest, KnownWeights) {
+  for (const Form& f : kForms)
+    for (const auto& [k, n] : {std::pair("40", "36"), std::pair("64", "64"), std::pair("33", "50")})
+      check(form_of(f, "m", k, n), 5);
+}
+
+// All that the knobs offer is right.
+TEST_F(GpuMatmulTest, SampledConfigurations) {
+  check(product(tensor("m, 72", "f32"), tensor("72, 40", "f32")), 40);
+}
+
+TEST_F(GpuMatmulTest, KnownRows) {
+  for (const char* m : {"1", "5", "64", "70"})
+    check(product(tensor(std::string(m) + ", 24", "f32"), tensor("24, n", "f32")), 4);
+}
+
+TEST_F(GpuMatmulTest, WhatFollowsIsFused) {
+  check(product(tensor("m, 24", "f32"), tensor("24, 36", "f32"), "",
+                ", %c: Tensor[(36), f32], %r: Tensor[(m, 36), f32]",
+                "let %s = add(%y, %c); let %g = gelu(%s); let %t = add(%g, %r); %t"));
+}
+
+TEST_F(GpuMatmulTest, SeveralResults) {
+  check(product(tensor("m, 24", "f32"), tensor("24, 36", "f32"), "", ", %c: Tensor[(36), f32]",
+                "let %s = add(%y, %c); let %h = cast(%s) {dtype = bf16}; let %t = (%s, %h); %t"),
+        5);
+}
+
+TEST_F(GpuMatmulTest, Batches) {
+  check(product(tensor("b, m, k", "f32"), tensor("b, n, k", "f32"), "transpose_b = true"), 6);
+  check(product(tensor("b, 3, m, 16", "f32"), tensor("b, 3, 16, n", "f32")), 6);
+  check(product(tensor("b, m, 16", "f32"), tensor("16, 20", "f32")), 4);
+}
+
+TEST_F(GpuMatmulTest, BatchesBroadcast) {
+  check(product(tensor("b, 1, m, 5", "f32"), tensor("3, 5, n", "f32")), 6);
+}
+
+TEST_F(GpuMatmulTest, VectorsOnEitherSide) {
+  check(product(tensor("m, k", "f32"), tensor("k", "f32")), 6);
+  check(product(tensor("k", "f32"), tensor("k, n", "f32")), 6);
+  check(product(tensor("k", "f32"), tensor("k", "f32")), 6);
+}
+
+// Fragments where there are any; rows of an odd number of elements, of even ones, of whole copies.
+TEST_F(GpuMatmulTest, NarrowOperands) {
+  struct Types {
+    const char *lhs, *rhs, *sum;
+  };
+  for (const Types& t : {Types{"bf16", "bf16", "f32"},
+                         {"f16", "f16", "f32"},
+                         {"f32", "f16", "f32"},
+                         {"i8", "i8", "i32"},
+                         {"u8", "i8", "i32"}})
+    for (const Form& f : kForms)
+      for (const auto& [k, n] :
+           {std::pair("40", "48"), std::pair("34", "18"), std::pair("21", "15")})
+        check(form_of(f, "m", k, n, t.lhs, t.rhs, t.sum), 4);
+}
+
+TEST_F(GpuMatmulTest, NarrowOperandsOfUnknownExtents) {
+  for (const Form& f : kForms) check(form_of(f, "m", "k", "n", "bf16", "bf16", "f32"), 4);
+}
+
+TEST_F(GpuMatmulTest, SampledConfigurationsOfFragments) {
+  check(product(tensor("m, 72", "bf16"), tensor("72, 40", "bf16"), "out = f32"), 40);
+}
+
+TEST_F(GpuMatmulTest, SumsOfOtherTypes) {
+  check(product(tensor("m, 20", "f64"), tensor("20, 12", "f64")), 4);
+}
+
+// A BERT's products at its usual lengths: enough blocks, tiles with few rows in vain.
+TEST_F(GpuMatmulTest, FewRowsGetEnoughBlocks) {
+  const Template& t = *find_template("gpu_matmul");
+  struct Shape {
+    const char *k, *n;
+    int64_t blocks;
+  };
+  for (const Shape& s : {Shape{"768", "768", 48}, {"768", "3072", 96}, {"3072", "768", 48}})
+    for (const char* type : {"f32", "bf16"}) {
+      const Workload w = product(tensor(std::string("m, ") + s.k, type),
+                                 tensor(std::string(s.k) + ", " + s.n, type), "out = f32");
+      const Config c = t.default_config(w, target_);
+      const auto grid = t.lower(w, c, target_, "f").functions.at(0).launch->grid;
+      int64_t blocks = 1;
+      for (const kir::Dim& d : grid) blocks *= d.evaluate([](auto&) { return 53; });
+      EXPECT_GE(blocks, s.blocks) << to_json(c);
+      EXPECT_LE(blocks, 400) << to_json(c);
+    }
+}
+
+// How a kernel of the default schedule of `known` uses memory on the smaller tensors of `w`.
+kir::LaunchStatistics use_of(const Workload& known, const Workload& w, const TargetInfo& target,
+                             const Sizes& symbols) {
+  const Template& t = *find_template("gpu_matmul");
+  const Config c = t.default_config(known, target);
+  SCOPED_TRACE(to_json(c));
+  const kir::Function f = t.lower(w, c, target, "f").functions.at(0);
+  std::vector<ArgumentMemory> memory;
+  for (const exec::KernelArgument& a : w.contract.arguments) {
+    size_t bytes = size_of(a.dtype);
+    for (const exec::DimProgram& d : a.dims) bytes *= static_cast<size_t>(d.evaluate1(symbols));
+    memory.emplace_back(bytes);
+  }
+  const std::vector<std::span<std::byte>> buffers(memory.begin(), memory.end());
+  kir::LaunchStatistics use;
+  EXPECT_EQ(kir::Interpreter(f).run(buffers, symbols, 1, &use), 0);
+  return use;
+}
+
+// Shared memory serves a warp's lanes in at most two turns where one would do, and global memory is
+// read and written in whole sectors.
+TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
+  for (const char* type : {"f32", "bf16"})
+    for (const bool transposed : {false, true})
+      for (const char* n : {"768", "3072"}) {
+        const auto of = [&](const std::string& k, const std::string& columns) {
+          return product(tensor("m, " + k, type),
+                         tensor(transposed ? columns + ", " + k : k + ", " + columns, type),
+                         fmt::format("out = f32, transpose_b = {}", transposed));
+        };
+        SCOPED_TRACE(fmt::format("{} {} {}", type, transposed, n));
+        const auto use = use_of(of("768", n), of("128", "128"), target_, {53});
+        for (const auto& [name, b] : use.buffers) {
+          EXPECT_LE(b.worst_ways, 2) << name;
+          EXPECT_LE(b.turns, b.least_turns * 5 / 4) << name;
+          EXPECT_EQ(b.sectors, b.least_sectors) << name;
+        }
+      }
+}
+
+TEST_F(GpuMatmulTest, RefusesWhatItDoesNotKnow) {
+  const Template& t = *find_template("gpu_matmul");
+  const Workload w = product(tensor("m, 24", "bf16"), tensor("24, 36", "bf16"), "out = f32");
+  const Config config = t.default_config(w, target_);
+  ASSERT_TRUE(t.valid(w, config, target_)) << to_json(config);
+  for (const auto& [name, value] : config) {
+    Config other = config;
+    other.erase(name);
+    EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
+    other[name] = "a name of no choice";
+    EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
+    if (name == "unit") continue;
+    for (const int64_t number : {int64_t{-1}, int64_t{0}, int64_t{7}, int64_t{1} << 40}) {
+      if (name == "stages" && number == 7) continue;
+      other[name] = number;
+      EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
+    }
+  }
+  EXPECT_FALSE(t.accepts(w, target_by_name("x86-64-v4")));
+}
+
+}  // namespace
+}  // namespace nimble::kernels

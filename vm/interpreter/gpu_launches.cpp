@@ -1,0 +1,176 @@
+#include "vm/interpreter/gpu_launches.h"
+
+#include <algorithm>
+#include <array>
+
+#include "vm/base/error.h"
+#include "vm/executable/launch.h"
+#include "vm/interpreter/kernel_faults.h"
+
+namespace nimble::rt {
+namespace {
+
+// Dispatch sees one thread of the host's, whatever the session has: it has no part in the work.
+constexpr int32_t kHostThreads = 1;
+constexpr size_t kMostSuspects = 8;
+
+std::array<uint32_t, 3> grid_of(const PreparedKernel& k, const exec::Launch& launch,
+                                std::span<const int64_t> symbols) {
+  try {
+    return exec::grid_of(launch, symbols);
+  } catch (const Error& e) {
+    throw Error(e.status(), "", fmt::format("{}: {}", kernel_text(k), e.problem()), e.remedy());
+  }
+}
+
+[[noreturn, gnu::cold]] void fail_scratch(const PreparedKernel& k, int64_t bytes) {
+  throw Error(Status::kFatal, "",
+              fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
+              "report it: the kernel's contract is wrong");
+}
+
+}  // namespace
+
+void GpuLaunches::prepare(CudaDevice& device) {
+  std::vector<Since> since(kernels_.size());
+  for (size_t i = 0; i < since.size(); ++i) since[i].symbols.resize(kernels_[i].symbols);
+  launched_.reserve(kernels_.size());
+  cells_ = std::make_unique<PinnedMemory>(device, kernels_.size() * sizeof(int32_t));
+  since_ = std::move(since);
+  device_ = &device;
+}
+
+KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFrame* frame,
+                                     Profiler* profiler) {
+  const PreparedKernel& k = kernels_[index];
+  if (!device_) [[unlikely]]
+    prepare(static_cast<CudaDevice&>(*k.device));
+  const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
+  const KernelTarget& target =
+      k.targets[k.single ? k.kernel->dispatch.nodes[0].yes
+                         : k.kernel->dispatch.choose(symbols, kHostThreads)];
+  const exec::Launch& launch = *target.launch;
+  const std::array<uint32_t, 3> grid = grid_of(k, launch, symbols);
+  KernelCallResult done{target.implementation, static_cast<int32_t>(launch.threads), nullptr};
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return done;
+
+  void* space = nullptr;
+  if (k.uses_scratch) {
+    frame->symbols[k.symbols] = launch.threads;
+    const int64_t bytes =
+        k.kernel->contract.scratch_bytes.evaluate1({frame->symbols.data(), size_t{k.symbols} + 1});
+    if (bytes < 0) [[unlikely]]
+      fail_scratch(k, bytes);
+    space = scratch.at_least(static_cast<uint64_t>(bytes));
+  }
+  void* status = static_cast<int32_t*>(cells_->of_device()) + index;
+  void** parameter = frame->parameters.data();
+  for (uint32_t i = 0; i < k.tensors; ++i) *parameter++ = &frame->buffers[i];
+  for (uint32_t i = 0; i < k.symbols; ++i) *parameter++ = &frame->symbols[i];
+  *parameter++ = &space;
+  *parameter++ = &status;
+
+  // Told before it happens: what the hardware then finds names it.
+  Since& since = since_[index];
+  if (since.launches++ == 0) launched_.push_back(index);
+  std::copy(symbols.begin(), symbols.end(), since.symbols.begin());
+  const auto start = [&] {
+    device_->launch(target.function, grid, launch.threads, launch.shared_bytes,
+                    frame->parameters.data());
+  };
+  if (!profiler) [[likely]] {
+    start();
+    return done;
+  }
+  device_->enter();
+  const size_t events = next_events();
+  Timed timed{index, target.implementation, events, {symbols.begin(), symbols.end()}};
+  device_->record(events_[events]->get());
+  if (timed_.empty()) began_ = Profiler::now();
+  start();
+  device_->record(events_[events + 1]->get());
+  timed_.push_back(std::move(timed));
+  return done;
+}
+
+size_t GpuLaunches::next_events() {
+  const size_t first = events_used_;
+  while (events_.size() < first + 2) events_.push_back(std::make_unique<CudaEvent>(*device_));
+  events_used_ += 2;
+  return first;
+}
+
+void GpuLaunches::tell(Profiler* profiler) {
+  for (const Timed& t : timed_) {
+    const int64_t ns = events_[t.events + 1]->since(*events_[t.events]);
+    const int32_t threads =
+        static_cast<int32_t>(kernels_[t.kernel].targets[t.implementation].launch->threads);
+    profiler->add_kernel(t.kernel, t.implementation, threads, t.symbols, ns);
+    if (Trace* trace = profiler->trace())
+      trace->add_kernel(t.kernel, t.implementation, threads, t.symbols,
+                        began_ + events_[t.events]->since(*events_[timed_.front().events]), ns);
+  }
+}
+
+void GpuLaunches::clear() noexcept {
+  for (const uint32_t kernel : launched_) since_[kernel].launches = 0;
+  launched_.clear();
+  timed_.clear();
+  events_used_ = 0;
+}
+
+void GpuLaunches::settle(Profiler* profiler) {
+  if (launched_.empty()) return;
+  struct Clear {
+    GpuLaunches* launches;
+    ~Clear() { launches->clear(); }
+  } clear{this};
+  if (profiler) tell(profiler);
+  auto* const cells = static_cast<volatile int32_t*>(cells_->host());
+  int32_t status = 0;
+  uint32_t failed = 0;
+  for (const uint32_t kernel : launched_) {
+    if (cells[kernel] == 0) [[likely]]
+      continue;
+    if (status == 0) {
+      status = cells[kernel];
+      failed = kernel;
+    }
+    cells[kernel] = 0;
+  }
+  if (status == 0) [[likely]]
+    return;
+  // Of several launches nobody knows which it was.
+  const Since& since = since_[failed];
+  const std::vector<int64_t> symbols = since.launches == 1 ? since.symbols : std::vector<int64_t>();
+  fail_check(kernels_[failed], status, symbols);
+}
+
+void GpuLaunches::wait(Profiler* profiler) {
+  if (launched_.empty()) return;
+  device_->synchronize();
+  settle(profiler);
+}
+
+void GpuLaunches::forget() noexcept {
+  if (launched_.empty()) return;
+  try {
+    wait(nullptr);
+  } catch (...) {  // of a run that has ended with an error of its own
+  }
+  clear();
+}
+
+std::string GpuLaunches::suspects() const {
+  if (!device_ || !device_->lost()) return {};
+  std::vector<std::string> names;
+  // The last ones are likelier than the first, which may be done.
+  const size_t first = launched_.size() - std::min(launched_.size(), kMostSuspects);
+  for (size_t i = first; i < launched_.size(); ++i)
+    names.push_back(kernel_text(kernels_[launched_[i]]));
+  if (names.empty()) return {};
+  return fmt::format("; started since the last wait: {}{}", first > 0 ? "…, " : "",
+                     fmt::join(names, ", "));
+}
+
+}  // namespace nimble::rt

@@ -1,0 +1,74 @@
+// The kernels that a session has started on the GPU. It waits for none of them: a check that failed
+// and a fault of the hardware are found where the run waits for the device anyway, when it copies
+// something out and at its end.
+//
+// A kernel whose check fails leaves its status in a cell that host and device share, one per kernel
+// of the model. What runs behind it computes with what it left undone; the host sees nothing of it,
+// for the run ends where it would be copied out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vm/interpreter/kernel.h"
+#include "vm/interpreter/profiler.h"
+#include "vm/runtime/cuda_device.h"
+
+namespace nimble::rt {
+
+class GpuLaunches {
+ public:
+  // Takes memory at the first launch only.
+  explicit GpuLaunches(std::span<const PreparedKernel> kernels) : kernels_(kernels) {}
+  ~GpuLaunches() { forget(); }
+  GpuLaunches(const GpuLaunches&) = delete;
+  GpuLaunches& operator=(const GpuLaunches&) = delete;
+
+  // Starts the model's kernel `index`, whose arguments are bound. Error(kFatal) for a grid that no
+  // GPU takes. With a profiler it is told, when the launch has been waited for, how long the kernel
+  // took.
+  KernelCallResult launch(uint32_t index, Scratch& scratch, KernelFrame* frame, Profiler* profiler);
+  // Whether a launch has not been waited for.
+  bool pending() const { return !launched_.empty(); }
+  // After the device was waited for: Error(kFatal) of the first kernel whose check failed.
+  void settle(Profiler* profiler);
+  // Waits for the device and settles, if anything is pending.
+  void wait(Profiler* profiler);
+  // Waits for what an ended run left behind; it is nobody's business any more.
+  void forget() noexcept;
+  // Where the device was lost, which kernels may have done it; else "".
+  std::string suspects() const;
+
+ private:
+  // Of one kernel since the device was last waited for.
+  struct Since {
+    uint32_t launches = 0;
+    std::vector<int64_t> symbols;  // of the last one
+  };
+  // A launch that is timed, and its events' place.
+  struct Timed {
+    uint32_t kernel = 0, implementation = 0;
+    size_t events = 0;
+    std::vector<int64_t> symbols;
+  };
+  void prepare(CudaDevice& device);
+  // The two events of the next timed launch.
+  size_t next_events();
+  void tell(Profiler* profiler);
+  void clear() noexcept;
+
+  std::span<const PreparedKernel> kernels_;
+  CudaDevice* device_ = nullptr;
+  std::unique_ptr<PinnedMemory> cells_;  // int32_t by kernel
+  std::vector<Since> since_;             // by kernel
+  std::vector<uint32_t> launched_;       // kernels, in the order of their first launches
+  std::vector<Timed> timed_;
+  std::vector<std::unique_ptr<CudaEvent>> events_;
+  size_t events_used_ = 0;
+  int64_t began_ = 0;  // the host's time at the first event in use
+};
+
+}  // namespace nimble::rt

@@ -1,0 +1,318 @@
+// Whole programs whose kernels are a GPU's, on a stand-in for its driver that does everything as
+// late as it may.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "vm/base/test/scoped_variable.h"
+#include "vm/executable/check_status.h"
+#include "vm/executable/reader.h"
+#include "vm/executable/writer.h"
+#include "vm/interpreter/test/harness.h"
+#include "vm/runtime/cuda_device.h"
+#include "vm/runtime/test/standin/cuda.h"
+
+namespace nimble::rt {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kNegative = "an element is negative";
+
+// y = a + b over symbols[0] elements; the grid covers them.
+int add(const StandInLaunch& l) {
+  const int64_t n = l.symbols[0];
+  if (l.grid[0] * 32 < n || l.threads != 32) return 700;
+  const auto* a = static_cast<const float*>(l.pointers[0]);
+  const auto* b = static_cast<const float*>(l.pointers[1]);
+  auto* y = static_cast<float*>(l.pointers[2]);
+  for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+  return 0;
+}
+
+// y = sqrt(x), by way of scratch memory; a negative element fails the check.
+int root(const StandInLaunch& l) {
+  const int64_t n = l.symbols[0];
+  const auto* x = static_cast<const float*>(l.pointers[0]);
+  auto* y = static_cast<float*>(l.pointers[1]);
+  auto* s = static_cast<float*>(l.scratch);
+  for (int64_t i = 0; i < n; ++i) {
+    if (x[i] < 0) {
+      if (*l.status == 0) *l.status = exec::check_status(kNegative);
+      return 0;
+    }
+    if (std::isinf(x[i])) return 700;
+    s[i] = std::sqrt(x[i]);
+  }
+  for (int64_t i = 0; i < n; ++i) y[i] = s[i];
+  return 0;
+}
+
+constexpr const char* kKernels = R"ASM(
+scalar "bytes" [a0 4 *]
+constant "w" f32 [1] device d2 { 1 }
+kernel "add" {
+  source "add" symbols n device d2
+  in f32 ([a0]) in f32 ([a0]) out f32 ([a0])
+  dispatch { 0: 0 }
+  native "add_0" launch ([a0 31 + 32 //], [1], [1]) block 32 shared 0
+}
+kernel "root" {
+  source "sqrt" symbols n device d2
+  in f32 ([a0]) out f32 ([a0])
+  scratch [a0 4 *]
+  dispatch { 0: if s0 <= 4 then 1 else 2  1: 0  2: 1 }
+  native "root_0" launch ([1], [1], [1]) block 32 shared 1024
+  native "root_1" launch ([1], [a0], [1]) block 64 shared 100000
+}
+)ASM";
+constexpr const char* kEntry = R"ASM(
+entry "main" f0 { input "x" f32 ["n"] [-1]  output "y" f32 ["n"] [-1] }
+)ASM";
+
+// Allocates a tensor of the shape of r0 on the GPU in this register; uses r1 to r3.
+std::string allocate(int reg) {
+  return fmt::format(
+      "ShapeOf r1, 1, r0  Invoke r2, f\"bytes\", (r1)  AllocStorage r2, r2, 64, d2  "
+      "LoadConsti r3, 0  AllocTensorReg r{}, r2, r3, f32, (r1)\n",
+      reg);
+}
+
+// sqrt(x) + sqrt(x)
+std::string program() {
+  return "DeviceCopy r4, r0, d2\n" + allocate(5) + allocate(6) +
+         ".note \"sqrt at layer.0\" InvokePacked k\"root\", (r4, r5)\n"
+         ".note \"add at layer.1\" InvokePacked k\"add\", (r5, r5, r6)\n"
+         "DeviceCopy r7, r6, d0  Ret r7\n";
+}
+
+class Gpu : public Interpreter {
+ protected:
+  void SetUp() override {
+    driver().reset();
+    driver().add_kernel("add_0", 3, 1, add);
+    driver().add_kernel("root_0", 2, 1, root);
+    driver().add_kernel("root_1", 2, 1, root);
+  }
+  void TearDown() override {
+    const bool lost = model_ && model_->gpu() && model_->gpu()->lost();
+    session_.reset();
+    model_.reset();
+    if (!lost) {
+      EXPECT_EQ(cuda_device().in_use(), 0u);
+    }
+    EXPECT_STREQ(driver().violations(), "");
+    driver().reset();
+  }
+  static const StandInCuda& driver() { return standin_cuda(NIMBLE_STANDIN_CUDA); }
+
+  exec::Executable executable(const std::string& body, const std::string& more = "") {
+    exec::Executable e =
+        exec::assemble(kKernels + more + "function \"main\" 1 12 {\n" + body + "}\n" + kEntry);
+    e.texts.push_back(kNegative);
+    add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "add_0 root_0 root_1");
+    return e;
+  }
+  void add_image(exec::Executable* e, const std::string& target, std::string_view bytes) {
+    exec::NativeImage image;
+    image.target = target;
+    image.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+    image.device = kCudaDevice;
+    e->images.push_back(image);
+  }
+  void load(exec::Executable e, bool profile = false, size_t trace = 0) {
+    session_.reset();
+    LoadOptions load;
+    load.trust = true;
+    model_ = Model::load(exec::deserialize(exec::serialize(e)), load, "test");
+    SessionOptions options;
+    options.threads = 2;
+    options.profile = profile;
+    options.trace = trace;
+    session_ = std::make_unique<Session>(model_, options);
+  }
+  std::string refusal(exec::Executable e, Status status, bool trust = true) {
+    LoadOptions load;
+    load.trust = trust;
+    try {
+      Model::load(std::move(e), load, "test");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), status) << error.what();
+      EXPECT_FALSE(error.remedy().empty());
+      return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return {};
+  }
+  std::vector<float> floats(const std::vector<float>& x) {
+    return run({{{static_cast<int64_t>(x.size())}, x}})[0].floats;
+  }
+
+  const ScopedVariable library_{"NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA};
+};
+
+TEST_F(Gpu, ProgramsRunOnIt) {
+  load(executable(program()));
+  EXPECT_EQ(model_->gpu_target(), "sm_90a");
+  EXPECT_THAT(model_->info(), HasSubstr("\"gpu_target\":\"sm_90a\""));
+  for (size_t n : {1, 3, 4, 5, 31, 32, 33, 1000}) {
+    std::vector<float> x(n), y(n);
+    for (size_t i = 0; i < n; ++i) {
+      x[i] = static_cast<float>(i * i);
+      y[i] = static_cast<float>(2 * i);
+    }
+    EXPECT_EQ(floats(x), y) << n;
+  }
+  // The host waits once in a run: where it copies out.
+  const int waits = driver().calls("cuStreamSynchronize");
+  floats({1, 4});
+  EXPECT_EQ(driver().calls("cuStreamSynchronize"), waits + 1);
+}
+
+TEST_F(Gpu, NothingIsStartedForNothing) {
+  load(executable(program()));
+  const int launches = driver().calls("cuLaunchKernel");
+  EXPECT_EQ(floats({}), std::vector<float>());
+  EXPECT_EQ(driver().calls("cuLaunchKernel"), launches + 1);  // the root, whose grid is of ones
+}
+
+TEST_F(Gpu, ConstantsLieThere) {
+  load(executable("DeviceCopy r4, r0, d2  LoadConst r5, c\"w\"\n" + allocate(6) +
+                  "InvokePacked k\"add\", (r4, r5, r6)  DeviceCopy r7, r6, d0  Ret r7\n"));
+  EXPECT_EQ(floats({2}), std::vector<float>{3});
+}
+
+TEST_F(Gpu, AFailedCheckEndsTheRun) {
+  load(executable(program()));
+  const Input bad{{2}, {1, -1}};
+  EXPECT_THAT(failure({bad}),
+              AllOf(HasSubstr("\"main\""), HasSubstr("kernel root (sqrt): an element is negative"),
+                    HasSubstr("n = 2")));
+  EXPECT_EQ(floats({4}), std::vector<float>{4});
+  // A run that copies nothing out looks at its end.
+  load(executable("DeviceCopy r4, r0, d2\n" + allocate(5) +
+                  "InvokePacked k\"root\", (r4, r5)  Ret r0\n"));
+  EXPECT_THAT(failure({bad}), HasSubstr("kernel root (sqrt): an element is negative"));
+  EXPECT_EQ(floats({4}), std::vector<float>{4});
+}
+
+TEST_F(Gpu, WrongArgumentsAreFoundOnTheHost) {
+  load(executable("DeviceCopy r4, r0, d2  LoadConst r5, c\"w\"\n" + allocate(6) +
+                  "InvokePacked k\"add\", (r4, r5, r6)  DeviceCopy r7, r6, d0  Ret r7\n"));
+  EXPECT_THAT(failure({{{2}, {1, 2}}}),
+              HasSubstr("kernel add (add): argument 1 must be f32 (n = 2), it is f32 (1)"));
+  load(executable(allocate(6) +
+                  "AllocADT r5, 0, (r0)  GetField r5, r5, 0\n"
+                  "InvokePacked k\"add\", (r5, r5, r6)  DeviceCopy r7, r6, d0  Ret r7\n"));
+  EXPECT_THAT(failure({{{2}, {1, 2}}}),
+              HasSubstr("argument 0 lies on device 0 (cpu), the kernel runs on device 2 (cuda)"));
+}
+
+TEST_F(Gpu, AGridThatIsTooLargeIsRefused) {
+  load(executable(program()));
+  const int64_t n = 65536;
+  EXPECT_THAT(failure({{{n}, std::vector<float>(static_cast<size_t>(n), 1)}}, Status::kUnsupported),
+              AllOf(HasSubstr("kernel root (sqrt): its grid would have 65536 blocks along y"),
+                    HasSubstr("sqrt at layer.0")));
+  EXPECT_EQ(floats({4}), std::vector<float>{4});
+}
+
+TEST_F(Gpu, ProfilesTellTheKernelsTime) {
+  load(executable(program()), true, 100);
+  floats({1, 4, 9});
+  const std::string profile = session_->profiler().json(model_->executable());
+  // The stand-in takes a millisecond for each kernel, and one for the event behind it.
+  EXPECT_THAT(profile,
+              AllOf(HasSubstr("\"implementation\":\"root_0\""), HasSubstr("\"total_ns\":2000000"),
+                    HasSubstr("\"threads\":32"), HasSubstr("\"to\":\"cuda\"")));
+  const std::string trace = session_->profiler().trace_json(model_->executable());
+  EXPECT_THAT(trace, AllOf(HasSubstr("\"name\":\"cuda\""), HasSubstr("\"tid\":2")));
+}
+
+TEST_F(Gpu, ImagesFitTheGpu) {
+  exec::Executable e = executable(program());
+  e.images[0].target = "sm_100";
+  EXPECT_THAT(refusal(e, Status::kIncompatible),
+              AllOf(HasSubstr("GPU code is for sm_100"), HasSubstr("Stand-in GPU"),
+                    HasSubstr("compute capability 9.0"), HasSubstr("--target sm_90")));
+  add_image(&e, "compute_80", STANDIN_CUDA_IMAGE "add_0 root_0 root_1");
+  load(e);
+  EXPECT_EQ(model_->gpu_target(), "compute_80");
+  add_image(&e, "sm_90", STANDIN_CUDA_IMAGE "add_0 root_0 root_1");
+  load(e);
+  EXPECT_EQ(model_->gpu_target(), "sm_90");
+  e = executable(program());
+  e.images[0].target = "sm_90";
+  e.images[0].bytes = e.images[0].bytes.first(sizeof STANDIN_CUDA_IMAGE - 1);
+  EXPECT_THAT(refusal(e, Status::kCorrupt), HasSubstr("kernel add: the GPU's code has no add_0"));
+  e.images.clear();
+  EXPECT_THAT(refusal(e, Status::kIncompatible), HasSubstr("GPU code is for none"));
+}
+
+TEST_F(Gpu, NothingRunsThereWithoutTrust) {
+  EXPECT_THAT(refusal(executable(program()), Status::kInvalidArgument, false),
+              HasSubstr("kernel add has no portable form"));
+}
+
+// A program that only moves values needs no kernel's portable form.
+TEST_F(Gpu, WithoutTrustTheHostStandsIn) {
+  exec::Executable e = exec::assemble(
+      std::string("function \"main\" 1 12 { DeviceCopy r4, r0, d2  DeviceCopy r5, r4, d0  Ret r5 "
+                  "}\n") +
+      kEntry);
+  const int copies = driver().calls("cuMemcpyHtoDAsync_v2");
+  session_.reset();
+  model_ = Model::load(std::move(e), {}, "test");
+  session_ = std::make_unique<Session>(model_, SessionOptions{});
+  EXPECT_EQ(floats({1, 2}), (std::vector<float>{1, 2}));
+  EXPECT_EQ(driver().calls("cuMemcpyHtoDAsync_v2"), copies);
+}
+
+TEST_F(Gpu, NoMemoryIsAnErrorOfTheRun) {
+  load(executable(program()));
+  floats({1});  // what is made once is there
+  cuda_device().trim();
+  for (int nth = 1; nth < 3; ++nth) {
+    driver().fail("cuMemcpyHtoDAsync_v2", nth, 2);
+    driver().fail("cuLaunchKernel", 1, 701);
+    EXPECT_THAT(failure({{{2}, {1, 4}}}, nth == 1 ? Status::kExhausted : Status::kUnsupported),
+                AllOf(HasSubstr("\"main\""), HasSubstr("CUDA_ERROR_")));
+    driver().reset();
+    EXPECT_EQ(floats({4}), std::vector<float>{4});
+  }
+}
+
+// A kernel that faults ends its run by name and loses the device; a model that is loaded anew runs.
+TEST_F(Gpu, AFaultLosesTheDevice) {
+  load(executable(program()));
+  EXPECT_EQ(floats({4}), std::vector<float>{4});
+  EXPECT_THAT(failure({{{1}, {INFINITY}}}),
+              AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"),
+                    HasSubstr("started since the last wait: kernel root (sqrt), kernel add (add)"),
+                    HasSubstr("load the model anew")));
+  EXPECT_THAT(failure({{{1}, {4}}}), AllOf(HasSubstr("NVIDIA GPU: it was lost by CUDA_ERROR_"),
+                                           Not(HasSubstr("started since"))));
+  load(executable(program()));
+  EXPECT_EQ(floats({4}), std::vector<float>{4});
+}
+
+TEST_F(Gpu, SessionsShareIt) {
+  load(executable(program()));
+  Session other(model_, {1});
+  const float x[] = {16}, bad[] = {-16};
+  const int64_t shape[] = {1};
+  std::vector<OutputTensor> out(1);
+  for (int i = 0; i < 3; ++i) {
+    const InputTensor wrong{bad, DType::kF32, shape, {}, true};
+    EXPECT_THROW(other.run(0, {&wrong, 1}, out), Error);
+    EXPECT_EQ(floats({4}), std::vector<float>{4});
+    const InputTensor right{x, DType::kF32, shape, {}, true};
+    other.run(0, {&right, 1}, out);
+    EXPECT_EQ(static_cast<const float*>(out[0].data)[0], 8);
+  }
+}
+
+}  // namespace
+}  // namespace nimble::rt

@@ -137,8 +137,13 @@ class Nimble:
         self.session = nimble_ctypes.Session(nimble_ctypes.Model(path), 1)
 
     def bind(self, inputs):
-        call = self.session.bind(inputs)
-        return call.run, lambda name: call.outputs()[name].copy()
+        if isinstance(inputs, dict):
+            call = self.session.bind(inputs)
+            return call.run, lambda name: call.outputs()[name].copy()
+        sys.path.insert(0, "scripts")
+        from experiments.tree_lstm.experiment import make_value
+        call = self.session.bind_values({"tree": make_value(self.session.model, inputs)})
+        return call.run, lambda name: call.outputs()[name].array().copy()
 
 
 class Torch:
@@ -173,9 +178,43 @@ class Torch:
         return run, lambda _: kept["result"].numpy()
 
 
+class TorchTrees:
+    """PyTorch's Tree-LSTM on the GPU, by recursion or with the nodes of a height in one product."""
+
+    def __init__(self, model, by_level):
+        import torch
+        self.torch = torch
+        torch.backends.cuda.matmul.allow_tf32 = False
+        self.module = model.module(by_level).cuda()
+
+    def bind(self, tree):
+        torch = self.torch
+        given, kept = self.module.prepare(tree), {}
+
+        def run():
+            with torch.inference_mode(), torch.device("cuda"):
+                kept["result"] = self.module(on_gpu(given)).cpu()
+        return run, lambda _: kept["result"].numpy()
+
+
+def on_gpu(value):
+    """A tree of PyTorch's tensors with those on the GPU."""
+    if hasattr(value, "cuda"):
+        return value.cuda()
+    if isinstance(value, tuple):
+        moved = [on_gpu(v) for v in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
+    return value
+
+
 def reference(model, inputs):
-    """The result in f64, by PyTorch on the GPU."""
+    """The result in f64, by PyTorch: of trees on the CPU, else on the GPU."""
     import torch
+    if model.trees:
+        module = model.module(True).double()
+        parents, words = module.prepare(inputs)
+        with torch.inference_mode():
+            return module((parents, words.double())).numpy()
     module = model.module().double().cuda()
     with torch.inference_mode():
         given = {n: torch.from_numpy(a).cuda() for n, a in inputs.items()}
@@ -183,7 +222,7 @@ def reference(model, inputs):
         return module(**given).cpu().numpy()
 
 
-def run_model(model, path, deadline, results):
+def run_model(model, path, deadline, compiles, results):
     """Fills `results` (a dict that is already in the record) case by case."""
     cases = model.cases()
     results["cases"] = {}
@@ -196,12 +235,13 @@ def run_model(model, path, deadline, results):
         case = results["cases"][name] = {"first_us": first}
         case["error"] = models.error(output(model.output), reference(model, inputs))
         case["right"] = case["error"] <= model.tolerance
-    for name, compiled in (("eager", False), ("compiled", True)):
-        if time.monotonic() > deadline:
+    peer = TorchTrees if model.trees else Torch
+    for name, compiled in (("eager", False), ("by level" if model.trees else "compiled", True)):
+        if time.monotonic() > deadline or name == "compiled" and not compiles:
             results.setdefault("left_out", []).append(name)
             continue
         try:
-            systems[name] = Torch(model, compiled)
+            systems[name] = peer(model, compiled)
             # Whatever compiles does so here, at each size.
             for inputs in cases.values():
                 run, _ = systems[name].bind(inputs)
@@ -262,14 +302,16 @@ def page(data):
         for key in ("failed", "left_out"):
             if key in found:
                 lines += [f"{key}: {found[key]}", ""]
-        lines += ["| case | error | nimble us | eager us | compiled us | best / nimble | first run |",
-                  "| --- | --- | --- | --- | --- | --- | --- |"]
+        systems = list(dict.fromkeys(
+            system for case in found.get("cases", {}).values() for system in case.get("us", {})))
+        lines += ["| case | error | " + "".join(f"{system} us | " for system in systems)
+                  + "best / nimble | first run |", "| --- " * (4 + len(systems)) + "|"]
         for label, case in found.get("cases", {}).items():
-            us = {k: f"{statistics.median(v):.0f}" for k, v in case.get("us", {}).items() if v}
+            us = "".join(f"{statistics.median(case['us'][s]):.0f} | "
+                         if case.get("us", {}).get(s) else " | " for s in systems)
             lines.append(
                 f"| {label} | {case.get('error', float('nan')):.1e}"
-                f"{'' if case.get('right') else ' WRONG'} | {us.get('nimble', '')} | "
-                f"{us.get('eager', '')} | {us.get('compiled', '')} | "
+                f"{'' if case.get('right') else ' WRONG'} | {us}"
                 f"{case.get('ratio', float('nan')):.2f} | "
                 f"{case.get('first_ratio', float('nan')):.2f} |")
         lines.append("")
@@ -283,6 +325,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default="experiments/results")
     parser.add_argument("--parts", default=",".join(PARTS), metavar="P[,P…]")
     parser.add_argument("--models", default="", metavar="N[,N…]", help="(default: all packed)")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
                         help="processes that run operators' tests (default: %(default)s)")
@@ -325,7 +368,8 @@ def main():
                 results.put("profile", profiles)
             if "models" in parts:
                 left = (deadline - time.monotonic()) / (len(chosen) - number)
-                run_model(model, files[name], time.monotonic() + left * 0.8, one)
+                run_model(model, files[name], time.monotonic() + left * 0.8,
+                          not options.no_compile, one)
         except Exception:  # noqa: BLE001
             failed = True
             one.setdefault("failed", {})["nimble"] = traceback.format_exc(limit=4)

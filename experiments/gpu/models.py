@@ -22,6 +22,7 @@ class Model:
     tolerance: float  # of the largest number, against f64
     options: tuple = ()  # of nimble compile
     precision: str = "f32"  # of PyTorch beside it: f32, tf32, bf16
+    trees: bool = False  # cases are trees: PyTorch's two are by recursion and by level
     bar: float = 1.0  # times as fast as the better of PyTorch's two
 
 
@@ -76,6 +77,27 @@ def lstm_module():
     return make_module()
 
 
+def tree_source(folder):
+    from experiments.tree_lstm.experiment import nimble_models
+    (folder / "tree-lstm").mkdir(parents=True, exist_ok=True)
+    return next(iter(nimble_models(folder / "tree-lstm").values()))
+
+
+def tree_weights():
+    from experiments.tree_lstm import weights
+    return weights.weights()
+
+
+def tree_cases():
+    from experiments.tree_lstm import weights
+    return {f"{n} words": weights.trees()[n][0] for n in (6, 19, 37)}
+
+
+def tree_module(by_level=False):
+    from experiments.tree_lstm.model import make_module
+    return make_module(by_level)
+
+
 def bert(name, precision, tolerance, *options):
     return Model(name, bert_source, bert_weights, bert_cases, bert_module, "last_hidden_state",
                  tolerance, options, precision)
@@ -86,6 +108,8 @@ MODELS = {model.name: model for model in (
     bert("bert-base-tf32", "tf32", 5e-3, "--precision", "tf32"),
     bert("bert-base-bf16", "bf16", 5e-2, "--precision", "bf16"),
     Model("lstm", lstm_source, lstm_weights, lstm_cases, lstm_module, "y", 1e-5, bar=1.5),
+    Model("tree-lstm", tree_source, tree_weights, tree_cases, tree_module, "h", 1e-5, trees=True,
+          bar=2.0),
 )}
 
 

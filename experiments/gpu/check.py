@@ -222,7 +222,7 @@ def reference(model, inputs):
         return module(**given).cpu().numpy()
 
 
-def run_model(model, path, deadline, results):
+def run_model(model, path, deadline, compiles, results):
     """Fills `results` (a dict that is already in the record) case by case."""
     cases = model.cases()
     results["cases"] = {}
@@ -237,7 +237,7 @@ def run_model(model, path, deadline, results):
         case["right"] = case["error"] <= model.tolerance
     peer = TorchTrees if model.trees else Torch
     for name, compiled in (("eager", False), ("by level" if model.trees else "compiled", True)):
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or name == "compiled" and not compiles:
             results.setdefault("left_out", []).append(name)
             continue
         try:
@@ -325,6 +325,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default="experiments/results")
     parser.add_argument("--parts", default=",".join(PARTS), metavar="P[,P…]")
     parser.add_argument("--models", default="", metavar="N[,N…]", help="(default: all packed)")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
                         help="processes that run operators' tests (default: %(default)s)")
@@ -367,7 +368,8 @@ def main():
                 results.put("profile", profiles)
             if "models" in parts:
                 left = (deadline - time.monotonic()) / (len(chosen) - number)
-                run_model(model, files[name], time.monotonic() + left * 0.8, one)
+                run_model(model, files[name], time.monotonic() + left * 0.8,
+                          not options.no_compile, one)
         except Exception:  # noqa: BLE001
             failed = True
             one.setdefault("failed", {})["nimble"] = traceback.format_exc(limit=4)

@@ -69,7 +69,7 @@ class Block {
       case StmtKind::kFor: {
         const int64_t begin = agreed(s, [&](Warp& w, int t) { return w.dim(s.begin, t); });
         const int64_t extent = agreed(s, [&](Warp& w, int t) { return w.dim(s.extent, t); });
-        for (int64_t i = 0; i < extent; i += s.stmt->step) {
+        for (int64_t i = 0; i < extent && !ended(); i += s.stmt->step) {
           for (Warp& w : warps_) w.set_symbol(s.slot, kAll, begin + i);
           all_of({s.body.data(), 1});
         }

@@ -84,6 +84,9 @@ const Template* find_template(std::string_view name) {
 }
 
 const Template* template_for(const Workload& w, const TargetInfo& target) {
+  // Values of data types are read by host operators alone.
+  for (const exec::KernelArgument& a : w.contract.arguments)
+    if (a.kind == exec::KernelArgument::Kind::kData) return nullptr;
   for (const Template* t : all_templates())
     if (t->serves(w, target)) return t;
   return nullptr;

@@ -92,13 +92,15 @@ class CompilerDied(Exception):
 class Compiler:
     """`nimble compile --batch -` on two pipes: starting costs nothing per case.
 
-    `portable`: whether each kernel is compiled in the portable form too, as it is by default.
+    `portable`: whether each kernel is compiled in the portable form too, as it is by default;
+    `options`: more of the command's.
     """
 
-    def __init__(self, log, seconds=60, portable=False):
+    def __init__(self, log, seconds=60, portable=False, options=()):
         self.log = open(log, "ab")
         self.seconds = seconds
         self.portable = "on" if portable else "off"
+        self.options = options
         self.process = None
 
     def compile(self, model, output):
@@ -106,7 +108,7 @@ class Compiler:
         if self.process is None:
             self.process = subprocess.Popen(
                 [str(ROOT / "build" / "bin" / "nimble-compile"), "--batch", "-", "--portable",
-                 self.portable, "--jobs", "1", "--crash-dir", ""],
+                 self.portable, "--jobs", "1", "--crash-dir", "", *self.options],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
         try:
             self.process.stdin.write(f"{model}\t{output}\n".encode())

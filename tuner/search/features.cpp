@@ -135,6 +135,27 @@ class Walk {
         dots.rows += rows * times;
         return;
       }
+      // One lane's part of what a warp does.
+      case StmtKind::kWarpDot: {
+        const kir::WarpFragmentRow& row = kir::warp_row_of(s.warp_fragment);
+        flops += 2.0 * row.m * row.n * row.k / kir::kWarpLanes * times;
+        return;
+      }
+      case StmtKind::kWarpLoad:
+        loads += s.count * times;
+        load_bytes += 4.0 * s.count * times;
+        return;
+      case StmtKind::kAsyncCopy:
+        loads += times;
+        stores += times;
+        load_bytes += times * s.lanes * size(s.buffer->dtype);
+        store_bytes += times * s.lanes * size(s.buffer->dtype);
+        if (s.valid) masked += times;
+        touch(*s.buffer, s.index, s.lanes);
+        return;
+      case StmtKind::kAsyncCommit:
+      case StmtKind::kAsyncWait:
+        return;
     }
   }
 

@@ -17,8 +17,10 @@
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/device_number.h"
+#include "vm/base/error.h"
 #include "vm/base/host_state.h"
 #include "vm/base/nvrtc_library.h"
+#include "vm/runtime/cuda_device.h"
 #include "vm/tools/machine_measure.h"
 
 namespace nimble {
@@ -154,6 +156,23 @@ Json nvrtc_report() {
   const NvrtcLibrary& library = nvrtc_library();
   if (library.handle) return {{"version", library.version}};
   return {{"version", nullptr}, {"why", library.why}};
+}
+
+// The GPU that device "cuda" is, or why there is none.
+Json gpu_report() {
+  try {
+    const rt::CudaDriver& driver = rt::CudaDriver::open();
+    const rt::CudaDeviceInfo gpu = rt::cuda_device_info(driver);
+    return {{"name", gpu.name},
+            {"number", gpu.ordinal},
+            {"capability", fmt::format("{}.{}", gpu.capability / 10, gpu.capability % 10)},
+            {"memory_bytes", gpu.memory_bytes},
+            {"multiprocessors", gpu.multiprocessors},
+            {"block_shared_bytes", gpu.shared_bytes},
+            {"driver", "CUDA " + driver.version_text()}};
+  } catch (const Error& e) {
+    return {{"name", nullptr}, {"why", e.problem()}};
+  }
 }
 
 // A sentence of what was measured, for people.
@@ -327,10 +346,10 @@ int run(int argc, char** argv) {
       "  nimble doctor --measure --threads 1,4,8 --format json > machine.json");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;
   const CpuInfo& cpu = host_cpu();
-  Json report = {{"version", NIMBLE_VERSION},    {"cpu", cpu_report(cpu)},
-                 {"cores", cores_report(cpu)},   {"memory", memory_report(cpu)},
-                 {"devices", devices_report()},  {"nvrtc", nvrtc_report()},
-                 {"programs", programs_report()}};
+  Json report = {{"version", NIMBLE_VERSION},   {"cpu", cpu_report(cpu)},
+                 {"cores", cores_report(cpu)},  {"memory", memory_report(cpu)},
+                 {"devices", devices_report()}, {"gpu", gpu_report()},
+                 {"nvrtc", nvrtc_report()},     {"programs", programs_report()}};
   if (measure) {
     if (options.threads.empty()) {
       options.threads = {1};

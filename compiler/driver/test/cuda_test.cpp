@@ -50,15 +50,17 @@ constexpr const char* kCounting = R"(fn @main(%x: Tensor[(n), f32]) {
   %i
 })";
 
-// Two convolutions, which no template of a GPU takes, with what stands between and around.
-constexpr const char* kImages =
-    R"(fn @main(%x: Tensor[(b, 2, 6, 6), f32], %f: Tensor[(2, 2, 3, 3), f32]) {
-  let %s = mul(%x, 0.5f32);
-  let %a = conv2d(%s, %f) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1};
-  let %r = relu(%a);
-  let %c = conv2d(%r, %f) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1};
-  let %y = sigmoid(%c);
+// A function that its author keeps on the CPU.
+constexpr const char* kBoth =
+    R"(fn @here(%x: Tensor[(k, 4), f32]) -> Tensor[(k, 4), f32] attrs {device = 0} {
+  let %y = softmax(%x) {axis = 1};
   %y
+}
+fn @main(%x: Tensor[(n, 4), f32]) {
+  let %a = exp(%x);
+  let %b = @here(%a);
+  let %c = tanh(%b);
+  %c
 })";
 
 // Extents that are computed from extents decide a shape.
@@ -80,8 +82,8 @@ constexpr const char* kLoop =
     let %s = sin(%q);
     let %w = reshape(%s) {shape = (8, 32)};
     let %both = lstm_cell(%row, %h, %c, %w);
-    let %h2 = %both.0;
-    let %c2 = %both.1;
+    let %h2 = %both[0];
+    let %c2 = %both[1];
     let %j = add(%i, 1i64);
     let %u = @loop(%j, %h2, %c2, %x);
     %u
@@ -140,10 +142,11 @@ TEST(CudaPlacement, WhatTheHostCountsIsCopiedToIt) {
   EXPECT_EQ(p.copies, 2);
 }
 
-TEST(CudaPlacement, ActivationsBetweenKernelsOfTheCpuStayThere) {
-  const Placed p = placed(kImages);
-  EXPECT_THAT(p.gpu, IsEmpty());
-  EXPECT_EQ(p.copies, 0);
+TEST(CudaPlacement, FunctionsStayWhereTheirAuthorPutThem) {
+  const Placed p = placed(kBoth);
+  EXPECT_THAT(p.gpu, ElementsAre("exp", "tanh"));
+  EXPECT_THAT(p.cpu, ElementsAre("softmax"));
+  EXPECT_EQ(p.copies, 4);
 }
 
 TEST(CudaPlacement, ShapeCodeStaysWithTheHost) {
@@ -152,7 +155,7 @@ TEST(CudaPlacement, ShapeCodeStaysWithTheHost) {
   EXPECT_EQ(p.copies, 2);
 }
 
-TEST(CudaPlacement, CellsWithoutATemplateAreWrittenOut) {
+TEST(CudaPlacement, ARecurrentLoopCopiesItsInputAndOutputAlone) {
   const Placed p = placed(kLoop);
   EXPECT_THAT(p.cpu, IsEmpty());
   EXPECT_EQ(p.copies, 2);
@@ -219,12 +222,10 @@ TEST_F(CudaCompile, ANetworkIsOneImageAndItsLaunches) {
 }
 
 TEST_F(CudaCompile, KernelsOfBothDevicesHaveTheirImages) {
-  const exec::Executable e = compile(ir::parse_module(kImages), options_for({"sm_90a"}));
-  EXPECT_EQ(images_on(e, kCudaDevice), 0u);
+  const exec::Executable e = compile(ir::parse_module(kBoth), options_for({"sm_90a"}));
+  EXPECT_EQ(images_on(e, kCudaDevice), 1u);
   EXPECT_EQ(images_on(e, kCpuDevice), 1u);
-  const exec::Executable counted = compile(ir::parse_module(kCounting), options_for({"sm_90a"}));
-  EXPECT_EQ(images_on(counted, kCudaDevice), 1u);
-  expect_launches(counted);
+  expect_launches(e);
 }
 
 TEST_F(CudaCompile, SeveralArchitecturesHaveAnImageEach) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/op.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels::gpu {
@@ -154,6 +155,24 @@ StmtRef team_loop(const std::string& var, const Dim& extent, int lanes, int unro
     if (!s.valid) return all;
     return std::vector<StmtRef>{where_below(number, vectors, varying, std::move(all))};
   });
+}
+
+std::vector<ir::Type> types_in_vectors(const Workload& w, const Frame& f) {
+  std::vector<ir::Type> types;
+  for (size_t i = 0; i < f.parameters.size(); ++i) {
+    if (!f.parameters[i]) continue;
+    const ir::VarRef& parameter = w.group->parameters[i];
+    bool indexes = false, else_used = false;
+    for (const ir::Binding& b : w.group->body->bindings) {
+      const bool gathers = b.value->kind == ir::ExprKind::kCall && ir::traits_of(*b.value).indexes;
+      for (size_t k = 0; k < b.value->args.size(); ++k) {
+        if (!b.value->args[k].is_var() || b.value->args[k].var != parameter) continue;
+        (gathers && k == 1 ? indexes : else_used) = true;
+      }
+    }
+    if (!indexes || else_used) types.push_back(parameter->type);
+  }
+  return types;
 }
 
 int access_lanes(const std::vector<ir::Type>& types) {

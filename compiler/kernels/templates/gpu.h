@@ -78,6 +78,8 @@ kir::StmtRef team_loop(const std::string& var, const kir::Dim& extent, int lanes
 kir::StmtRef where_below(const kir::Dim& at, const kir::Dim& extent,
                          const std::set<std::string>& varying, std::vector<kir::StmtRef> body);
 
+// The types of a group's parameters but those that are nothing but indices, which lanes share.
+std::vector<ir::Type> types_in_vectors(const Workload& w, const Frame& f);
 // Lanes of which one access holds the widest elements among tensors of more than one.
 int access_lanes(const std::vector<ir::Type>& types);
 // The most lanes, a power of two up to `most`, that divide an extent.

@@ -265,7 +265,7 @@ Lowered GpuAttentionTemplate::lower(const Workload& w, const Config& c, const Ta
                                     const std::string& name) const {
   const auto plan = gpu_attention_of(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of gpu_attention", to_json(c));
-  const auto* schedule =
+  auto* const schedule =
       is_narrow_float(plan->type) ? &lower_attention_warps : &lower_attention_lanes;
   return gpu::one_gpu_kernel(schedule(w, *plan, shape_of(c), name));
 }

@@ -38,9 +38,8 @@ using kir::StmtRef;
 // Lanes of a vector of the widest elements, at most.
 int most_lanes(const Workload& w) {
   const Frame frame = make_frame(w);
-  std::vector<ir::Type> types = frame.result_types;
-  for (size_t i = 0; i < frame.parameters.size(); ++i)
-    if (frame.parameters[i]) types.push_back(w.group->parameters[i]->type);
+  std::vector<ir::Type> types = gpu::types_in_vectors(w, frame);
+  types.insert(types.end(), frame.result_types.begin(), frame.result_types.end());
   return gpu::access_lanes(types);
 }
 

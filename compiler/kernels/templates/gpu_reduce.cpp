@@ -37,9 +37,7 @@ constexpr int kMostThreadsAcross = 512;  // whose accumulators fit the memory of
 // Lanes of which one access holds the widest elements that vectors are made of.
 int most_lanes(const Workload& w, const ReducePlan& plan) {
   const Frame frame = make_frame(w);
-  std::vector<ir::Type> types;
-  for (size_t i = 0; i < frame.parameters.size(); ++i)
-    if (frame.parameters[i]) types.push_back(w.group->parameters[i]->type);
+  std::vector<ir::Type> types = gpu::types_in_vectors(w, frame);
   if (!plan.along || plan.normalises || plan.spreads)
     types.insert(types.end(), frame.result_types.begin(), frame.result_types.end());
   return gpu::access_lanes(types);
@@ -75,6 +73,8 @@ class GpuReduceLowering final : public ReduceLowering {
   bool fits() {
     const int size = team_.size;
     if (threads_ % size != 0) return false;
+    // Of a row of one element each thread wants that; and only the first would hold it.
+    if (size > 1 && row_length().is_constant(1)) return false;
     const bool power = (size & (size - 1)) == 0;
     if (plan_.along ? size != threads_ && (size > kir::kWarpLanes || !power)
                     : size > kir::kWarpLanes || (size > 1 && threads_ > kMostThreadsAcross))
@@ -272,7 +272,10 @@ Config config_of(int64_t team, int64_t threads, int64_t vector) {
 }  // namespace
 
 bool GpuReduceTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  return t.is_gpu() && plan_reduction(w).has_value();
+  if (!t.is_gpu()) return false;
+  const auto plan = plan_reduction(w);
+  // Rows that are reduced again lie in the registers of a team, whose threads may not fail alone.
+  return plan && !(plan->normalises && !plan->more.empty() && has_index(w));
 }
 
 std::vector<Knob> GpuReduceTemplate::knobs(const Workload& w, const TargetInfo&) const {
@@ -298,7 +301,7 @@ Config GpuReduceTemplate::default_config(const Workload& w, const TargetInfo& t)
   const int64_t vector = most_lanes(w, *plan);
   const Config alone = config_of(1, kThreads, vector);
   const int64_t lanes = GpuReduceLowering(w, *plan, alone).lanes();
-  Dim length = 1;
+  kir::Dim length = 1;
   for (size_t i = 0; i < plan->dims.size(); ++i)
     if (plan->reduced[i]) length = length * plan->dims[i];
   const auto known = length.as_constant();

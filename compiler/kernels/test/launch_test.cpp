@@ -182,7 +182,7 @@ TEST(Launch, LanesTakeBothSidesAndTheirOwnTrips) {
                              if_then(lt(thread, 40),
                                      loop(LoopKind::kSerial, "i", thread, 2 * thread + 1,
                                           set_reg(r, 0, add(reg(r, 0), index(i))), 3),
-                                     set_reg(r, 0, index(-thread))),
+                                     set_reg(r, 0, index(0 - thread))),
                              store(y, thread, reg(r, 0))});
   std::vector<int64_t> out(96);
   EXPECT_EQ(fault_of(f, {bytes_of(out)}), "status 0");

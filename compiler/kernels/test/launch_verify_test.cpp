@@ -272,7 +272,7 @@ TEST(PrintLaunch, NamesWhatAGpuHas) {
   buffer b: f32[2] register
   buffer sum: f32[8] register
   unroll i from 0 count 2 {
-    copy.async s[128*i + 4*mod(thread, 32)] = f32x4 x[128*i + 4*mod(thread, 32)] first n - 128*i - 4*mod(thread, 32)
+    copy.async s[128*i + 4*mod(thread, 32)] = f32x4 x[128*i + 4*mod(thread, 32)] first -128*i + n - 4*mod(thread, 32)
   }
   commit.async
   wait.async 1

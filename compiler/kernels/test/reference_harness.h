@@ -105,6 +105,8 @@ class ReferenceHarness {
         const float value = input ? distribution(random) : std::nanf("");
         if (a.dtype == DType::kF32)
           reinterpret_cast<float*>(data)[e] = value;
+        else if (a.dtype == DType::kF64)
+          reinterpret_cast<double*>(data)[e] = value;
         else if (a.dtype == DType::kBF16)
           reinterpret_cast<uint16_t*>(data)[e] = bf16_from_f32(value);
         else if (a.dtype == DType::kF16)

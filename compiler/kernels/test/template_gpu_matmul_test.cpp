@@ -28,10 +28,12 @@ int64_t awkward(std::mt19937& random) {
   constexpr int64_t kSizes[] = {1, 2, 3, 7, 8, 13, 15, 16, 17, 24, 31, 32, 33, 40, 53, 64, 65};
   return kSizes[random() % std::size(kSizes)];
 }
-SizesOf of_symbols(size_t count) {
-  return [count](int run, std::mt19937& random) {
+// The first `batches` symbols count matrices, of which few do.
+SizesOf of_symbols(size_t count, size_t batches) {
+  return [count, batches](int run, std::mt19937& random) {
     Sizes sizes;
-    for (size_t i = 0; i < count; ++i) sizes.push_back(awkward(random));
+    for (size_t i = 0; i < count; ++i)
+      sizes.push_back(i < batches ? static_cast<int64_t>(1 + random() % 3) : awkward(random));
     if (count > 0 && run % 7 == 3) sizes[static_cast<size_t>(run) % count] = 0;
     return sizes;
   };
@@ -44,12 +46,12 @@ class GpuMatmulTest : public ::testing::Test {
   }
 
   // The default and some sampled configurations.
-  void check(const Workload& w, int configurations = 8) {
+  void check(const Workload& w, int configurations = 8, size_t batches = 0) {
     SCOPED_TRACE(w.key);
     ReferenceHarness harness(w, target_);
     ASSERT_NE(harness.chosen(), nullptr);
     ASSERT_EQ(harness.chosen()->name(), "gpu_matmul");
-    const SizesOf sizes = of_symbols(w.contract.symbols.size());
+    const SizesOf sizes = of_symbols(w.contract.symbols.size(), batches);
     std::mt19937 random(7);
     if (exhaustive()) configurations *= 10;
     configurations = std::min(configurations, harness_mode().most_configurations);
@@ -118,13 +120,13 @@ TEST_F(GpuMatmulTest, SeveralResults) {
 }
 
 TEST_F(GpuMatmulTest, Batches) {
-  check(product(tensor("b, m, k", "f32"), tensor("b, n, k", "f32"), "transpose_b = true"), 6);
-  check(product(tensor("b, 3, m, 16", "f32"), tensor("b, 3, 16, n", "f32")), 6);
-  check(product(tensor("b, m, 16", "f32"), tensor("16, 20", "f32")), 4);
+  check(product(tensor("b, m, k", "f32"), tensor("b, n, k", "f32"), "transpose_b = true"), 6, 1);
+  check(product(tensor("b, 3, m, 16", "f32"), tensor("b, 3, 16, n", "f32")), 6, 1);
+  check(product(tensor("b, m, 16", "f32"), tensor("16, 20", "f32")), 4, 1);
 }
 
 TEST_F(GpuMatmulTest, BatchesBroadcast) {
-  check(product(tensor("b, 1, m, 5", "f32"), tensor("3, 5, n", "f32")), 6);
+  check(product(tensor("b, 1, m, 5", "f32"), tensor("3, 5, n", "f32")), 6, 1);
 }
 
 TEST_F(GpuMatmulTest, VectorsOnEitherSide) {
@@ -161,6 +163,14 @@ TEST_F(GpuMatmulTest, SumsOfOtherTypes) {
   check(product(tensor("m, 20", "f64"), tensor("20, 12", "f64")), 4);
 }
 
+// The attribute of narrow operands' sums.
+std::string sums_of(std::string_view type) {
+  return type == "f32" ? "" : "out = f32";
+}
+std::string also(const std::string& attribute) {
+  return attribute.empty() ? "" : ", " + attribute;
+}
+
 // A BERT's products at its usual lengths: enough blocks, tiles with few rows in vain.
 TEST_F(GpuMatmulTest, FewRowsGetEnoughBlocks) {
   const Template& t = *find_template("gpu_matmul");
@@ -171,7 +181,7 @@ TEST_F(GpuMatmulTest, FewRowsGetEnoughBlocks) {
   for (const Shape& s : {Shape{"768", "768", 48}, {"768", "3072", 96}, {"3072", "768", 48}})
     for (const char* type : {"f32", "bf16"}) {
       const Workload w = product(tensor(std::string("m, ") + s.k, type),
-                                 tensor(std::string(s.k) + ", " + s.n, type), "out = f32");
+                                 tensor(std::string(s.k) + ", " + s.n, type), sums_of(type));
       const Config c = t.default_config(w, target_);
       const auto grid = t.lower(w, c, target_, "f").functions.at(0).launch->grid;
       int64_t blocks = 1;
@@ -200,8 +210,8 @@ kir::LaunchStatistics use_of(const Workload& known, const Workload& w, const Tar
   return use;
 }
 
-// Shared memory serves a warp's lanes in at most two turns where one would do, and global memory is
-// read and written in whole sectors.
+// Shared memory serves a warp's lanes in one turn, of narrow operands in at most two where one
+// would do (copies of rows of 64 bytes); global memory is read and written in whole sectors.
 TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
   for (const char* type : {"f32", "bf16"})
     for (const bool transposed : {false, true})
@@ -209,13 +219,12 @@ TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
         const auto of = [&](const std::string& k, const std::string& columns) {
           return product(tensor("m, " + k, type),
                          tensor(transposed ? columns + ", " + k : k + ", " + columns, type),
-                         fmt::format("out = f32, transpose_b = {}", transposed));
+                         fmt::format("transpose_b = {}", transposed) + also(sums_of(type)));
         };
         SCOPED_TRACE(fmt::format("{} {} {}", type, transposed, n));
         const auto use = use_of(of("768", n), of("128", "128"), target_, {53});
         for (const auto& [name, b] : use.buffers) {
-          EXPECT_LE(b.worst_ways, 2) << name;
-          EXPECT_LE(b.turns, b.least_turns * 5 / 4) << name;
+          EXPECT_LE(b.worst_ways, type == std::string_view("f32") && !transposed ? 1 : 2) << name;
           EXPECT_EQ(b.sectors, b.least_sectors) << name;
         }
       }

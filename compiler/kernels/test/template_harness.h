@@ -15,6 +15,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/infer.h"
@@ -257,15 +258,30 @@ struct Mode {
   Runner run = interpret;
   std::vector<TargetInfo> targets = {test_target(512, 32), test_target(128, 16)};
   bool only_default = false;
-  // Templates whose cases a GPU's template of the name behind "gpu_" serves as well, in the
-  // emulator; on this target.
-  std::set<std::string> also_on_gpu = {"elementwise", "reduce", "scan"};
+  // Templates whose cases a GPU's serves as well, and which; these run in the emulator.
+  std::map<std::string, std::string> also_on_gpu = {{"elementwise", "gpu_elementwise"},
+                                                    {"reduce", "gpu_reduce"},
+                                                    {"scan", "gpu_scan"},
+                                                    {"pool2d", "gpu_pool2d"},
+                                                    {"pool2d_nhwc", "gpu_pool2d"}};
   std::string gpu = "sm_90a";
 };
 inline Mode& mode() {
   static Mode m;
   return m;
 }
+
+// Another mode as long as it lives, also where a test throws.
+class ModeOfScope {
+ public:
+  explicit ModeOfScope(Mode m) : kept_(std::exchange(mode(), std::move(m))) {}
+  ~ModeOfScope() { mode() = std::move(kept_); }
+  ModeOfScope(const ModeOfScope&) = delete;
+  ModeOfScope& operator=(const ModeOfScope&) = delete;
+
+ private:
+  Mode kept_;
+};
 
 inline void check_in_mode(Case c) {
   const Workload w = workload_of(c.text);
@@ -321,16 +337,15 @@ inline void thin_out(Sizes& sizes, size_t most) {
 
 inline void check(Case c) {
   check_in_mode(c);
-  if (::testing::Test::HasFatalFailure() || !mode().also_on_gpu.contains(c.served_by)) return;
+  const auto on_gpu = mode().also_on_gpu.find(c.served_by);
+  if (::testing::Test::HasFatalFailure() || on_gpu == mode().also_on_gpu.end()) return;
   // A whole block runs even where there is little to do, so there are fewer of all.
   constexpr size_t kMostSizes = 8;
-  const Mode kept = mode();
-  mode() = Mode{interpret, {target_by_name(kept.gpu)}, false, {}, {}};
-  c.served_by = "gpu_" + c.served_by;
+  c.served_by = on_gpu->second;
   c.configurations = std::min(c.configurations, exhaustive() ? 50 : 6);
   if (!exhaustive()) thin_out(c.sizes, kMostSizes);
+  const ModeOfScope scope({interpret, {target_by_name(mode().gpu)}, false, {}, {}});
   check_in_mode(std::move(c));
-  mode() = kept;
 }
 
 inline Sizes one_symbol() {  // every value from 0 to 130

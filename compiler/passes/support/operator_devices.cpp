@@ -35,11 +35,12 @@ bool is_floats(const Type& t) {
   return t && t->kind == ir::TypeKind::kTensor && is_float(t->dtype);
 }
 
-bool decides_shapes(const ir::OpInfo& op) {
-  return op.shape_mode != ir::ShapeMode::kDataIndependent;
-}
-
 }  // namespace
+
+bool decides_shapes(const Expr& call) {
+  const ir::OpInfo* op = ir::find_op(call.op);
+  return op && op->shape_mode != ir::ShapeMode::kDataIndependent && !call.attrs.count("count");
+}
 
 OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, const TakenByGpu& taken) {
   for (const ir::VarRef& p : f.parameters)
@@ -56,7 +57,7 @@ OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, const TakenB
     operators_.push_back({&b, view, op->fusion <= FusionKind::kReduction});
     if (view) {
       makers_[v] = maker(e.args[0]);
-    } else if (decides_shapes(*op) || kernels::find_host_op(e.op) || is_few_host_integers(b)) {
+    } else if (decides_shapes(e) || kernels::find_host_op(e.op) || is_few_host_integers(b)) {
       makers_[v] = Maker::kHost;
     } else if ((operators_.back().movable && follows_cpu(b)) || !taken(b)) {
       makers_[v] = Maker::kCpu;

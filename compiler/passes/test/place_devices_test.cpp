@@ -98,8 +98,8 @@ TEST(PlaceDevices, ADataTypesValueLiesOnOneDevice) {
   EXPECT_EQ(context.statistics["place-devices.kernels on stand-in"], 1);
 }
 
-// Read by kernels on both devices, it would have to be copied cell by cell.
-TEST(PlaceDevices, ADataTypesValueIsNotCopied) {
+// Read by kernels on both devices, it lies on one, and what the other one reads is copied.
+TEST(PlaceDevices, TensorsOfADataTypesValueAreCopiedWhereTheyAreRead) {
   ir::Module m = with_list();
   add_head(&m, "here", kCpuDevice);
   add_head(&m, "there", kStandInDevice);
@@ -109,6 +109,24 @@ TEST(PlaceDevices, ADataTypesValueIsNotCopied) {
   VarRef y = body.bind(ir::make_call_function(Atom::of_global("here"), {list, x}), kVector, "y");
   VarRef z = body.bind(ir::make_call_function(Atom::of_global("there"), {list, y}), kVector, "z");
   add(&m, "main", {x}, &body, z, kVector);
+  PassContext context;
+  const ir::Module placed = place_devices(m, context);
+  EXPECT_EQ(copies_in(placed, "here"), 0u) << ir::print(placed);
+  EXPECT_GE(copies_in(placed, "there"), 1u) << ir::print(placed);
+  EXPECT_EQ(context.statistics["place-devices.kernels on stand-in"], 1);
+  EXPECT_EQ(context.statistics["place-devices.kernels on cpu"], 1);
+}
+
+// Asked for elsewhere as a whole, it would have to be copied cell by cell.
+TEST(PlaceDevices, ADataTypesValueIsNotCopied) {
+  ir::Module m = with_list();
+  add_head(&m, "head", kStandInDevice);
+  VarRef list = ir::make_var("list", kList), x = ir::make_var("x", kVector);
+  Body body;
+  VarRef there = body.bind(
+      ir::make_call("on_device", {list}, {{"device", int64_t{kStandInDevice}}}), kList, "there");
+  VarRef y = body.bind(ir::make_call_function(Atom::of_global("head"), {there, x}), kVector, "y");
+  add(&m, "main", {list, x}, &body, y, kVector);
   PassContext context;
   try {
     place_devices(m, context);

@@ -710,7 +710,8 @@ TEST_F(ToolsTest, DoctorSeesTheMachine) {
   EXPECT_GT(json["memory"]["total_bytes"], 0);
   EXPECT_THAT(json["devices"]["0"].get<std::string>(), HasSubstr("cpu"));
   EXPECT_THAT(json["devices"]["1"].get<std::string>(), HasSubstr("stand-in"));
-  // Its version, or why there is none.
+  // What there is, or why there is none.
+  EXPECT_NE(json["gpu"]["name"].is_null(), json["gpu"].value("why", "").empty());
   EXPECT_NE(json["nvrtc"]["version"].is_null(), json["nvrtc"].value("why", "").empty());
   EXPECT_EQ(run("nimble-doctor --format xml").exit_code, 2);
 }

@@ -1,0 +1,141 @@
+"""`scripts/gpu-check pack`: compiles what `scripts/gpu-check run` runs on a machine with a GPU.
+
+That machine needs a driver, Python with numpy, and nothing of this one but the checkout and the
+folder written here: the runtime's library with what it links, compiled models whose drawn weights
+are left out (seeded.py), and ONNX's own tests of operators, compiled, with their data.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+from experiments.gpu import models, seeded
+from experiments.harness import batch
+from experiments.harness.errors import FAILURE, ExperimentError, exit_code
+from experiments.harness.experiment import ROOT
+
+# Not every type is a GPU's; what is not runs on the CPU there, which other tests look at.
+TYPES = ("float32", "float16", "int64", "int32", "bool", "uint8", "int8")
+# Of the system that every machine has.
+COMMON = re.compile(r"^(ld-linux.*|libc|libm|libgcc_s|libstdc\+\+|libdl|libpthread|librt)\.so")
+
+
+def add_library(folder):
+    """Copies libnimble.so and the libraries that it links."""
+    library = ROOT / "build" / "lib" / "libnimble.so"
+    text = subprocess.run(["ldd", library], check=True, capture_output=True, text=True).stdout
+    for name, path in re.findall(r"^\s*(\S+) => (/\S+)", text, re.MULTILINE):
+        if not COMMON.match(name):
+            shutil.copy(path, folder / name)
+    shutil.copy(library, folder / "libnimble.so")
+
+
+def compile_file(source, output, target, host, options):
+    command = [str(ROOT / "build" / "bin" / "nimble-compile"), str(source), "-o", str(output),
+               "--target", f"{target},{host}", "--portable", "off", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ExperimentError(f"{' '.join(command)}: {batch.one_line(done.stderr)}", FAILURE)
+
+
+def pack_models(folder, work, chosen, target, host):
+    for name in chosen:
+        model = models.MODELS[name]
+        print(f"gpu-check: compiling {name}", file=sys.stderr, flush=True)
+        compiled = work / f"{name}.nimble"
+        compile_file(model.source(work), compiled, target, host, model.options)
+        size = seeded.save(folder / f"{name}.seeded", compiled.read_bytes(), model.weights())
+        print(f"gpu-check: {name}: {compiled.stat().st_size >> 10} KiB, packed {size >> 10} KiB",
+              file=sys.stderr, flush=True)
+
+
+def is_wanted(case):
+    if case.suite not in ("node", "simple", "pytorch-operator") or case.drawn:
+        return False
+    arrays = [value for inputs, outputs in case.data_sets for value in (*inputs, *outputs)]
+    return all(isinstance(a, np.ndarray) and str(a.dtype) in TYPES for a in arrays)
+
+
+def pack_cases(folder, work, most, target, host):
+    """Compiles operators' tests, spread over all of them, and keeps their data."""
+    from experiments.onnx_conformance import cases, worker
+    found = [case for case in cases.collect() if is_wanted(case)]
+    step = max(1, len(found) // most)
+    out = folder / "operators"
+    out.mkdir(exist_ok=True)
+    options = ["--target", f"{target},{host}"]
+    compiler = batch.Compiler(work / "operators.log", seconds=120, options=options)
+    kept, refused = [], []
+    source = work / "case.onnx"
+    try:
+        for case in found[::step]:
+            path, fixed = out / f"{case.name}.nimble", case.model.__class__()
+            fixed.CopyFrom(case.model)
+            try:
+                while True:
+                    source.write_bytes(fixed.SerializeToString())
+                    report = compiler.compile(source, path)
+                    if report["status"] != "unsupported" or \
+                            worker.fix_input(fixed, case, report["problem"]) is None:
+                        break
+            except batch.CompilerDied as died:
+                report = {"status": "crashed", "problem": str(died)}
+            if report["status"] != "ok":
+                refused.append((case.name, batch.one_line(report["problem"])))
+                continue
+            constants = {t.name for t in fixed.graph.initializer}
+            data = {}
+            for number, (inputs, outputs) in enumerate(case.data_sets):
+                for value, array in zip(fixed.graph.input, inputs):
+                    if value.name not in constants:
+                        data[f"{number}|in|{value.name}"] = array
+                for position, array in enumerate(outputs):
+                    data[f"{number}|out|{position}"] = array
+            np.savez_compressed(out / f"{case.name}.npz", **data)
+            kept.append({"name": case.name, "rtol": case.rtol, "atol": case.atol})
+    finally:
+        compiler.close()
+    (folder / "operators.json").write_text(json.dumps({"cases": kept, "refused": refused}))
+    print(f"gpu-check: {len(kept)} operators' tests, {len(refused)} refused", file=sys.stderr)
+    for name, why in refused[:20]:
+        print(f"gpu-check:   {name}: {why}", file=sys.stderr)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="scripts/gpu-check pack", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path,
+                        default=ROOT / "build" / "gpu-check")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--host-target", default="x86-64-v3", metavar="TARGET",
+                        help="of the kernels that run on the CPU (default: %(default)s)")
+    parser.add_argument("--models", default=",".join(models.MODELS), metavar="N[,N…]",
+                        help="(default: all) of " + ", ".join(models.MODELS))
+    parser.add_argument("--operators", type=int, default=300, metavar="N",
+                        help="of ONNX's tests of operators, at most (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    chosen = [name for name in options.models.split(",") if name]
+    for name in chosen:
+        if name not in models.MODELS:
+            parser.error(f"there is no model {name}")
+    work = ROOT / "build" / "gpu-check-work"
+    work.mkdir(parents=True, exist_ok=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    add_library(options.folder)
+    pack_models(options.folder, work, chosen, options.target, options.host_target)
+    if options.operators:
+        pack_cases(options.folder, work, options.operators, options.target, options.host_target)
+    size = sum(f.stat().st_size for f in options.folder.rglob("*") if f.is_file())
+    print(f"gpu-check: {options.folder}: {size >> 20} MiB", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(exit_code(main, program="gpu-check"))

@@ -69,7 +69,7 @@ TEST(CudaTemplates, DefaultSchedulesSpillNothing) {
     const kir::Function f = kir::unroll(t->lower(w, c, target, "kernel").functions.at(0));
     const CudaModule module = compile_cuda({&f, 1}, target);
     EXPECT_FALSE(module.bytes.empty());
-    EXPECT_EQ(module.resources.at("kernel").spill_bytes, 0) << to_json(c);
+    EXPECT_EQ(module.resources.at("kernel").spill_bytes, 0) << kernels::to_json(c);
   }
 }
 

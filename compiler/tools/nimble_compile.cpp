@@ -101,7 +101,7 @@ void print_placement(const driver::CompileReport& r) {
 
 void print_for_people(const Options& o, const driver::CompileReport& r) {
   using Outcome = tuned::Lookup::Outcome;
-  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0;
+  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0, of_gpu = 0;
   std::set<int64_t> threads;
   uint64_t code = 0;
   size_t implementations = 0;
@@ -111,6 +111,7 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
     fallback += k.outcome == Outcome::kFallback;
     threads.insert(k.threads.begin(), k.threads.end());
     fixed += k.outcome == Outcome::kFixed;
+    of_gpu += k.device == kCudaDevice;  // which nobody tunes yet
     code += k.code_bytes;
     implementations += k.implementations;
   }
@@ -137,12 +138,13 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
         fmt::join(threads, ", "), *threads.rbegin() > 1 ? "s" : "");
   for (const driver::KernelReport& k : r.kernels) {
     std::string reason = k.reason;
-    if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
+    if (asked && reason.empty() && k.outcome == Outcome::kUntuned && k.device != kCudaDevice)
+      reason = "no tuning record";
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
   }
-  if (untuned)
+  if (untuned > of_gpu)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
-               untuned,
+               untuned - of_gpu,
                tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision,
                                  o.model.winograd),
                tools::database_word(o.model));

@@ -121,6 +121,7 @@ void GpuLaunches::clear() noexcept {
 
 void GpuLaunches::settle(Profiler* profiler) {
   if (launched_.empty()) return;
+  if (device_->lost()) device_->enter();  // the cells went with it
   struct Clear {
     GpuLaunches* launches;
     ~Clear() { launches->clear(); }

@@ -81,8 +81,6 @@ void Machine::start(uint32_t function, std::span<const Value> arguments, uint64_
   executed_ = steps;
   launches_.forget();
   try {
-    // What was lost with it is nowhere else: its memory must not be taken for the new one's.
-    if (CudaDevice* gpu = model_.gpu(); gpu && gpu->lost()) gpu->enter();
     frames_.push(model_.functions()[function], arguments, 0);
   } catch (const Error& e) {
     throw Error(e.status(), model_.place(), problem_of(e), e.remedy());
@@ -121,6 +119,7 @@ std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
     return fmt::format("{}: {}", model_.place(), frames_.top().function->place_of(pc_));
   };
   try {
+    model_.check_gpu();
     const bool counted = limits_.fuel != 0 || slice != 0 || profiler;
     std::optional<Value> result =
         counted ? loop<true>(slice, control, profiler) : loop<false>(0, control, nullptr);

@@ -212,6 +212,7 @@ Tensor* Machine::reshape(const Value& in, std::span<const int64_t> wanted) {
 Tensor* Machine::device_copy(const Tensor& t, int32_t to, const RunControl& control,
                              Profiler* profiler) {
   const auto from = int32_t{t.storage->device};
+  if (is_gpu(from) || is_gpu(to)) model_.check_gpu();
   const uint64_t bytes = t.bytes();
   if (!t.data())
     throw Error(Status::kFatal, "", "a tensor is copied whose storage was freed",

@@ -57,6 +57,10 @@ class Model {
   const std::string& gpu_target() const { return gpu_target_; }
   // Where its kernels run that are a GPU's; nullptr if it has none.
   CudaDevice* gpu() const { return module_ ? &module_->device() : nullptr; }
+  // Throws if it was lost: what lay there must not be sought on the one that took its place.
+  void check_gpu() const {
+    if (module_ && module_->device().lost()) module_->device().enter();
+  }
   // Whether the caller vouches for the file.
   bool trusted() const { return trusted_; }
   // Whether portable forms stand in for native code that the file has.

@@ -82,8 +82,8 @@ constexpr const char* kLoop =
     let %s = sin(%q);
     let %w = reshape(%s) {shape = (8, 32)};
     let %both = lstm_cell(%row, %h, %c, %w);
-    let %h2 = %both.0;
-    let %c2 = %both.1;
+    let %h2 = %both[0];
+    let %c2 = %both[1];
     let %j = add(%i, 1i64);
     let %u = @loop(%j, %h2, %c2, %x);
     %u
@@ -155,7 +155,7 @@ TEST(CudaPlacement, ShapeCodeStaysWithTheHost) {
   EXPECT_EQ(p.copies, 2);
 }
 
-TEST(CudaPlacement, CellsWithoutATemplateAreWrittenOut) {
+TEST(CudaPlacement, ARecurrentLoopCopiesItsInputAndOutputAlone) {
   const Placed p = placed(kLoop);
   EXPECT_THAT(p.cpu, IsEmpty());
   EXPECT_EQ(p.copies, 2);

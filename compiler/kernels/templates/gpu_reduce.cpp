@@ -73,6 +73,8 @@ class GpuReduceLowering final : public ReduceLowering {
   bool fits() {
     const int size = team_.size;
     if (threads_ % size != 0) return false;
+    // Of a row of one element each thread wants that; and only the first would hold it.
+    if (size > 1 && row_length().is_constant(1)) return false;
     const bool power = (size & (size - 1)) == 0;
     if (plan_.along ? size != threads_ && (size > kir::kWarpLanes || !power)
                     : size > kir::kWarpLanes || (size > 1 && threads_ > kMostThreadsAcross))

@@ -7,10 +7,8 @@
 namespace nimble::kernels::testing {
 
 inline void check_on_gpu(Case c, const std::string& target = "sm_90a") {
-  const Mode kept = mode();
-  mode() = Mode{interpret, {target_by_name(target)}, false, {}, {}};
+  const ModeOfScope scope({interpret, {target_by_name(target)}, false, {}, {}});
   check_in_mode(std::move(c));
-  mode() = kept;
 }
 
 }  // namespace nimble::kernels::testing

@@ -210,8 +210,8 @@ kir::LaunchStatistics use_of(const Workload& known, const Workload& w, const Tar
   return use;
 }
 
-// Shared memory serves a warp's lanes in at most two turns where one would do, and global memory is
-// read and written in whole sectors.
+// Shared memory serves a warp's lanes in one turn, of narrow operands in at most two where one
+// would do (copies of rows of 64 bytes); global memory is read and written in whole sectors.
 TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
   for (const char* type : {"f32", "bf16"})
     for (const bool transposed : {false, true})
@@ -224,8 +224,7 @@ TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
         SCOPED_TRACE(fmt::format("{} {} {}", type, transposed, n));
         const auto use = use_of(of("768", n), of("128", "128"), target_, {53});
         for (const auto& [name, b] : use.buffers) {
-          EXPECT_LE(b.worst_ways, 2) << name;
-          EXPECT_LE(b.turns, b.least_turns * 5 / 4) << name;
+          EXPECT_LE(b.worst_ways, type == std::string_view("f32") && !transposed ? 1 : 2) << name;
           EXPECT_EQ(b.sectors, b.least_sectors) << name;
         }
       }

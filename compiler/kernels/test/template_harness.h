@@ -15,6 +15,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/infer.h"
@@ -270,6 +271,18 @@ inline Mode& mode() {
   return m;
 }
 
+// Another mode as long as it lives, also where a test throws.
+class ModeOfScope {
+ public:
+  explicit ModeOfScope(Mode m) : kept_(std::exchange(mode(), std::move(m))) {}
+  ~ModeOfScope() { mode() = std::move(kept_); }
+  ModeOfScope(const ModeOfScope&) = delete;
+  ModeOfScope& operator=(const ModeOfScope&) = delete;
+
+ private:
+  Mode kept_;
+};
+
 inline void check_in_mode(Case c) {
   const Workload w = workload_of(c.text);
   if (exhaustive() && w.contract.symbols.size() == 1 && !c.sizes.empty()) {
@@ -331,10 +344,8 @@ inline void check(Case c) {
   c.served_by = on_gpu->second;
   c.configurations = std::min(c.configurations, exhaustive() ? 50 : 6);
   if (!exhaustive()) thin_out(c.sizes, kMostSizes);
-  const Mode kept = mode();
-  mode() = Mode{interpret, {target_by_name(kept.gpu)}, false, {}, {}};
+  const ModeOfScope scope({interpret, {target_by_name(mode().gpu)}, false, {}, {}});
   check_in_mode(std::move(c));
-  mode() = kept;
 }
 
 inline Sizes one_symbol() {  // every value from 0 to 130

@@ -63,7 +63,7 @@ kernel "root" {
   source "sqrt" symbols n device d2
   in f32 ([a0]) out f32 ([a0])
   scratch [a0 4 *]
-  dispatch { 0: if s0 <= 4 then 1 else 2  1: 0  2: 1 }
+  dispatch { 0: n <= 4 ? 1 : 2  1: 0  2: 1 }
   native "root_0" launch ([1], [1], [1]) block 32 shared 1024
   native "root_1" launch ([1], [a0], [1]) block 64 shared 100000
 }

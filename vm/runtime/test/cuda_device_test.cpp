@@ -235,7 +235,8 @@ TEST_F(Cuda, AStickyErrorLosesIt) {
               AllOf(HasSubstr("it was lost by CUDA_ERROR_ILLEGAL_ADDRESS"),
                     HasSubstr("load the model anew")));
   gpu().free(a, 12);  // nothing happens
-  // A new one has all the use of it.
+  // A new one has all the use of it; whatever lay there is gone.
+  alive_ = 0;
   CudaDevice anew(CudaDriver::open(), /*anew=*/true);
   void* b = anew.allocate(12);
   anew.clear(b, 12);

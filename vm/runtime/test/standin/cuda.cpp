@@ -103,6 +103,10 @@ bool is_pinned(const void* at, size_t bytes) {
   return p != s.pinned.begin() && (--p, host + bytes <= p->first + p->second);
 }
 
+bool is_sticky(int result) {
+  return result == 700 || (result > 701 && result < 720);
+}
+
 int drain(Stream* stream) {
   State& s = state();
   while (!stream->work.empty()) {
@@ -110,7 +114,7 @@ int drain(Stream* stream) {
     stream->work.pop_front();
     s.clock += 1;
     const int result = s.sticky ? s.sticky : work();
-    if (result >= 700 && result < 720) s.sticky = result;
+    if (is_sticky(result)) s.sticky = result;
     if (result != kOk && !s.sticky) return result;
   }
   return s.sticky;
@@ -129,7 +133,7 @@ int enter(const char* name, bool needs_context = true) {
   if (auto f = s.faults.find(name); f != s.faults.end() && --f->second.calls == 0) {
     const int result = f->second.result;
     s.faults.erase(f);
-    if (result >= 700 && result < 720) s.sticky = result;
+    if (is_sticky(result)) s.sticky = result;
     return result;
   }
   if (s.process != ::getpid()) return kNotInitialized;

@@ -103,15 +103,15 @@ class Compiler:
         self.options = options
         self.process = None
 
-    def compile(self, model, output):
-        """Returns the compiler's report of one model as a dict."""
+    def compile(self, model, output, *knobs):
+        """Returns the compiler's report of one model as a dict. `knobs`: texts of --knobs."""
         if self.process is None:
             self.process = subprocess.Popen(
                 [str(ROOT / "build" / "bin" / "nimble-compile"), "--batch", "-", "--portable",
                  self.portable, "--jobs", "1", "--crash-dir", "", *self.options],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
         try:
-            self.process.stdin.write(f"{model}\t{output}\n".encode())
+            self.process.stdin.write(("\t".join([str(model), str(output), *knobs]) + "\n").encode())
             self.process.stdin.flush()
             ready, _, _ = select.select([self.process.stdout], [], [], self.seconds)
             line = self.process.stdout.readline() if ready else b""

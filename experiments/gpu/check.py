@@ -277,7 +277,7 @@ def candidate_worker(folder, rows, pipe):
     """Kernel after kernel in one process, until one fails: that may have lost the device."""
     from scripts import nimble_ctypes
     known = candidates.kernels()
-    inputs, wanted, failed = {}, {}, False
+    inputs, wanted = {}, {}
     while (number := pipe.recv()) is not None:
         row = rows[number]
         name = row["kernel"]
@@ -293,10 +293,9 @@ def candidate_worker(folder, rows, pipe):
                                      nimble_ctypes), "")
         except Exception as error:  # noqa: BLE001
             outcome = ({}, f"{type(error).__name__}: {batch.one_line(error)[:300]}")
-            failed = not isinstance(error, ArithmeticError)
+            if not isinstance(error, ArithmeticError):
+                outcome += (batch.Last(),)
         pipe.send((number, *outcome))
-        if failed:
-            os._exit(0)
 
 
 def run_candidates(folder, deadline, put):

@@ -80,8 +80,8 @@ constexpr const char* kLoop =
     let %s = sin(%q);
     let %w = reshape(%s) {shape = (8, 32)};
     let %both = lstm_cell(%row, %h, %c, %w);
-    let %h2 = %both.0;
-    let %c2 = %both.1;
+    let %h2 = %both[0];
+    let %c2 = %both[1];
     let %j = add(%i, 1i64);
     let %u = @loop(%j, %h2, %c2, %x);
     %u

@@ -156,7 +156,8 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
 // Adds knobs of a template; those that it has already stay but for the same ones.
 void add_knobs(const std::string& text, driver::CompileOptions& options) {
   auto [name, knobs] = tools::parse_knobs(text);
-  for (auto& [knob, value] : knobs) options.knobs[name].insert_or_assign(knob, std::move(value));
+  kernels::Config& taken = options.knobs[name];
+  for (auto& [knob, value] : knobs) taken.insert_or_assign(knob, std::move(value));
 }
 
 driver::CompileOptions compile_options(const Options& o, tuned::TunedSource* tuned) {

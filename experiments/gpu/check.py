@@ -338,6 +338,18 @@ def candidate_worker(folder, rows, pipe):
         pipe.send((number, *outcome))
 
 
+def candidates_apart(folder, out, seconds):
+    """Returns what the part finds in a process of its own: one that has used the GPU can't fork
+    processes that do."""
+    out.mkdir(parents=True, exist_ok=True)
+    record = out / "gpu.json"
+    record.unlink(missing_ok=True)
+    subprocess.run([sys.executable, "-m", "experiments.gpu.check", str(folder), "--parts",
+                    "candidates", "--out", str(out), "--seconds", str(seconds)],
+                   stdout=subprocess.DEVNULL, check=False)
+    return json.loads(record.read_text())["candidates"]
+
+
 def run_candidates(folder, deadline, put):
     """Runs what is packed, kernel by kernel, the default configuration of each first."""
     rows = json.loads((folder / "candidates.json").read_text())
@@ -463,9 +475,13 @@ def main():
             one.setdefault("failed", {})["nimble"] = traceback.format_exc(limit=4)
         results.put("models", all_models)
         files[name].unlink(missing_ok=True)
-    if "candidates" in parts and (folder / "candidates.json").exists():
-        part("candidates", lambda: run_candidates(
-            folder, deadline, lambda found: results.put("candidates", found)))
+    if (folder / "candidates.json").exists():
+        if {"models", "profile"} & set(parts):
+            part("candidates", lambda: candidates_apart(
+                folder, options.out / "candidates", deadline - time.monotonic()))
+        else:
+            part("candidates", lambda: run_candidates(
+                folder, deadline, lambda found: results.put("candidates", found)))
     print(page(results.data))
     wrong = (bool(results.data.get("operators", {}).get("wrong"))
              or any("WRONG" in row.get("problem", "")

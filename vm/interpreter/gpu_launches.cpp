@@ -23,6 +23,10 @@ std::array<uint32_t, 3> grid_of(const PreparedKernel& k, const exec::Launch& lau
   }
 }
 
+uint64_t word_of(const void* address) {
+  return reinterpret_cast<uintptr_t>(address);
+}
+
 [[noreturn, gnu::cold]] void fail_scratch(const PreparedKernel& k, int64_t bytes) {
   throw Error(Status::kFatal, "",
               fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
@@ -35,6 +39,11 @@ void GpuLaunches::prepare(CudaDevice& device) {
   std::vector<Since> since(kernels_.size());
   for (size_t i = 0; i < since.size(); ++i) since[i].symbols.resize(kernels_[i].symbols);
   launched_.reserve(kernels_.size());
+  size_t parameters = 0;
+  for (const PreparedKernel& k : kernels_)
+    if (k.launches) parameters = std::max<size_t>(parameters, k.tensors + k.symbols + 2);
+  words_ = std::make_unique<LaunchWords>(parameters);
+  stretches_ = std::make_unique<GpuStretches>(device);
   cells_ = std::make_unique<PinnedMemory>(device, kernels_.size() * sizeof(int32_t));
   since_ = std::move(since);
   device_ = &device;
@@ -63,22 +72,32 @@ KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFra
       fail_scratch(k, bytes);
     space = scratch.at_least(static_cast<uint64_t>(bytes));
   }
-  void* status = static_cast<int32_t*>(cells_->of_device()) + index;
-  void** parameter = frame->parameters.data();
-  for (uint32_t i = 0; i < k.tensors; ++i) *parameter++ = &frame->buffers[i];
-  for (uint32_t i = 0; i < k.symbols; ++i) *parameter++ = &frame->symbols[i];
-  *parameter++ = &space;
-  *parameter++ = &status;
+  void* const status = static_cast<int32_t*>(cells_->of_device()) + index;
+  const size_t parameters = k.tensors + k.symbols + 2;
+  words_->set(target.function, grid, launch.threads, launch.shared_bytes, parameters);
+  uint64_t* word = words_->parameters();
+  for (uint32_t i = 0; i < k.tensors; ++i) *word++ = word_of(frame->buffers[i]);
+  for (const int64_t symbol : symbols) *word++ = static_cast<uint64_t>(symbol);
+  *word++ = word_of(space);
+  *word = word_of(status);
 
   // Told before it happens: what the hardware then finds names it.
   Since& since = since_[index];
   if (since.launches++ == 0) launched_.push_back(index);
   std::copy(symbols.begin(), symbols.end(), since.symbols.begin());
+  if (!profiler && stretches_->on()) [[likely]] {
+    if (!entered_) device_->enter();
+    entered_ = true;
+    stretches_->add(*words_);
+    return done;
+  }
+  const CudaLaunch call = words_->launch();
   const auto start = [&] {
-    device_->launch(target.function, grid, launch.threads, launch.shared_bytes,
-                    frame->parameters.data());
+    device_->launch(call.function, call.grid, call.threads, call.shared_bytes, call.parameters);
   };
-  if (!profiler) [[likely]] {
+  if (!profiler) {
+    if (!entered_) device_->enter();
+    entered_ = true;
     start();
     return done;
   }

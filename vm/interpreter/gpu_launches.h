@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "vm/interpreter/gpu_stretches.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/profiler.h"
 #include "vm/runtime/cuda_device.h"
@@ -31,6 +32,20 @@ class GpuLaunches {
   // GPU takes. With a profiler it is told, when the launch has been waited for, how long the kernel
   // took.
   KernelCallResult launch(uint32_t index, Scratch& scratch, KernelFrame* frame, Profiler* profiler);
+  // Before a slice of a run, whose launches are made on one thread.
+  void begin_slice() { entered_ = false; }
+  // At its end, nothing may be put off (gpu_stretches.h): it is started, or dropped if the run has
+  // failed.
+  void end_slice() {
+    if (stretches_) stretches_->ask();
+  }
+  void drop_slice() noexcept {
+    if (stretches_) stretches_->drop();
+  }
+  // Gives back what is kept for later runs.
+  void trim() noexcept {
+    if (stretches_) stretches_->clear();
+  }
   // Whether a launch has not been waited for.
   bool pending() const { return !launched_.empty(); }
   // After the device was waited for: Error(kFatal) of the first kernel whose check failed.
@@ -62,6 +77,9 @@ class GpuLaunches {
 
   std::span<const PreparedKernel> kernels_;
   CudaDevice* device_ = nullptr;
+  bool entered_ = false;  // in this slice
+  std::unique_ptr<LaunchWords> words_;
+  std::unique_ptr<GpuStretches> stretches_;
   std::unique_ptr<PinnedMemory> cells_;  // int32_t by kernel
   std::vector<Since> since_;             // by kernel
   std::vector<uint32_t> launched_;       // kernels, in the order of their first launches

@@ -17,13 +17,12 @@ struct Most {
   explicit Most(std::span<const PreparedKernel> kernels) {
     for (const PreparedKernel& k : kernels) {
       if (k.library) of_library = std::max<size_t>(of_library, k.tensors);
-      if (k.launches) parameters = std::max<size_t>(parameters, k.tensors + k.symbols + 2);
       tensors = std::max<size_t>(tensors, k.tensors);
       symbols = std::max<size_t>(symbols, k.symbols);
       others = std::max(others, k.arguments.size() - k.tensors);
     }
   }
-  size_t parameters = 0, tensors = 0, of_library = 0, symbols = 0, others = 0;
+  size_t tensors = 0, of_library = 0, symbols = 0, others = 0;
 };
 
 }  // namespace
@@ -31,7 +30,6 @@ struct Most {
 void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
   const Most most(kernels);
   buffers.resize(most.tensors);
-  parameters.resize(most.parameters);
   tensors.resize(most.of_library);
   ranges.resize(most.of_library);
   collapsed.resize(most.of_library);
@@ -43,7 +41,7 @@ void KernelFrame::reserve(std::span<const PreparedKernel> kernels) {
 
 uint64_t KernelFrame::memory(std::span<const PreparedKernel> kernels) {
   const Most most(kernels);
-  return most.tensors * (sizeof(void*) + sizeof(PortableBuffer)) + most.parameters * sizeof(void*) +
+  return most.tensors * (sizeof(void*) + sizeof(PortableBuffer)) +
          most.of_library * (sizeof tensors[0] + sizeof ranges[0] + sizeof collapsed[0]) +
          most.others * (sizeof(int64_t) + sizeof(const Cell*)) +
          (most.symbols + 1) * sizeof(int64_t);

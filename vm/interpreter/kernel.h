@@ -111,8 +111,7 @@ struct KernelFrame {
     bool written = false;
   };
   std::vector<void*> buffers;
-  std::vector<void*> parameters;  // of a launch: where each lies
-  std::vector<int64_t> symbols;   // and, last, the number of threads
+  std::vector<int64_t> symbols;  // and, last, the number of threads
   std::vector<LibraryTensor> tensors;
   std::vector<CollapsedShape>
       collapsed;  // shapes of `tensors`, where they are not the tensors' own

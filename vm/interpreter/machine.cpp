@@ -68,6 +68,7 @@ Machine::~Machine() {
 void Machine::trim() {
   for (const auto& s : scratch_)
     if (s) s->drop();
+  launches_.trim();
   kernel_frame_.portable = {};
   if (!active()) frames_.trim();
 }
@@ -109,10 +110,13 @@ std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
   // fail as well.
   struct Unwind {
     FrameStack* frames;
+    GpuLaunches* launches;
     ~Unwind() {
-      if (frames) frames->unwind();
+      if (!frames) return;
+      launches->drop_slice();
+      frames->unwind();
     }
-  } on_failure{&frames_};
+  } on_failure{&frames_, &launches_};
   pc_ = frames_.top().pc;
   auto place = [&] {
     if (frames_.empty()) return model_.place();  // at its end
@@ -120,9 +124,11 @@ std::optional<Value> Machine::resume(uint64_t slice, const RunControl& control,
   };
   try {
     model_.check_gpu();
+    launches_.begin_slice();
     const bool counted = limits_.fuel != 0 || slice != 0 || profiler;
     std::optional<Value> result =
         counted ? loop<true>(slice, control, profiler) : loop<false>(0, control, nullptr);
+    if (!result) launches_.end_slice();
     on_failure.frames = nullptr;
     if (result && launches_.pending()) finish(*result, profiler);
     return result;

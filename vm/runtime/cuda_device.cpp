@@ -131,14 +131,21 @@ void CudaDevice::check(int result, std::string_view call, std::string_view more)
     fail_result(result, call, more);
 }
 
-void CudaDevice::enter() {
+void CudaDevice::enter_quietly() {
   if (!usable()) [[unlikely]]
     fail_unusable();
   check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
 }
 
+void CudaDevice::enter() {
+  enter_quietly();
+  if (put_off_) put_off_->ask();
+}
+
 bool CudaDevice::reenter() noexcept {
-  return usable() && driver_.cuCtxSetCurrent(context_) == cuda::kSuccess;
+  if (!usable() || driver_.cuCtxSetCurrent(context_) != cuda::kSuccess) return false;
+  if (put_off_) put_off_->ask_quietly();
+  return usable();
 }
 
 void* CudaDevice::obtain(size_t bytes) {
@@ -155,7 +162,7 @@ void CudaDevice::give_back(void* memory) noexcept {
 }
 
 void* CudaDevice::allocate(size_t bytes) {
-  enter();
+  enter_quietly();  // nobody uses any more what it finds free
   const std::lock_guard guard(memory_lock_);
   return arena_.allocate(frees_parts(bytes) ? round_up(bytes, kGranule) : bytes);
 }
@@ -265,10 +272,17 @@ void CudaDevice::copy_within(void* to, const void* from, size_t bytes) {
 
 void CudaDevice::launch(cuda::Function function, const std::array<uint32_t, 3>& grid,
                         uint32_t threads, uint32_t shared_bytes, void** parameters) {
-  enter();
+  if (!usable()) [[unlikely]]
+    fail_unusable();
   check(driver_.cuLaunchKernel(function, grid[0], grid[1], grid[2], threads, 1, 1, shared_bytes,
                                stream_, parameters, nullptr),
         "cuLaunchKernel");
+}
+
+void CudaDevice::launch_graph(cuda::GraphExec graph) {
+  if (!usable()) [[unlikely]]
+    fail_unusable();
+  check(driver_.cuGraphLaunch(graph, stream_), "cuGraphLaunch");
 }
 
 void CudaDevice::synchronize() {

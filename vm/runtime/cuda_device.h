@@ -37,6 +37,18 @@ struct CudaDeviceInfo {
 // Of the GPU that NIMBLE_CUDA_DEVICE names by its number, else the first. Error(kUnsupported).
 CudaDeviceInfo cuda_device_info(const CudaDriver& driver);
 
+// What a thread may mean to ask of a device a little later, together with what is still to come. It
+// must not show: whoever wants anything else of the device on that thread lets it ask first.
+class PutOff {
+ public:
+  virtual void ask() = 0;
+  // The same for what gives something back; an error is told later.
+  virtual void ask_quietly() noexcept = 0;
+
+ protected:
+  ~PutOff() = default;
+};
+
 class CudaDevice final : public Device {
  public:
   // Takes the primary context of that GPU.
@@ -63,18 +75,27 @@ class CudaDevice final : public Device {
 
   const CudaDriver& driver() const { return driver_; }
   const CudaDeviceInfo& info() const { return info_; }
-  // Starts a kernel. `parameters`: where each lies, as many as it has. The grid is not empty.
+  // Starts a kernel. `parameters`: where each lies, as many as it has. The grid is not empty. The
+  // context is the thread's, and nothing is put off.
   void launch(cuda::Function function, const std::array<uint32_t, 3>& grid, uint32_t threads,
               uint32_t shared_bytes, void** parameters);
+  // Starts all that a graph has, under the same conditions.
+  void launch_graph(cuda::GraphExec graph);
+  // What is to be told when the calling thread wants anything but launches and memory; nullptr:
+  // nothing any more.
+  static void put_off(PutOff* what) noexcept { put_off_ = what; }
   // Returns when all is done that was asked for before.
   void synchronize();
   void record(cuda::Event event);
   // Whether an error has made it useless to this process.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
-  // Makes the context the calling thread's; throws if it cannot be used.
+  // Makes the context the calling thread's, and asks for what this put off; throws if it cannot be
+  // used.
   void enter();
   // The same for what gives something back: false if there is nothing to give it to.
   bool reenter() noexcept;
+  // Makes the context the calling thread's for what nothing that is put off can disturb.
+  void enter_quietly();
   bool usable() const { return !lost() && !forked_.load(std::memory_order_relaxed); }
   // Throws what CudaDriver::check throws, and notes a loss.
   void check(int result, std::string_view call, std::string_view more = {});
@@ -103,6 +124,7 @@ class CudaDevice final : public Device {
   void* obtain(size_t bytes);
   void give_back(void* memory) noexcept;
 
+  static inline thread_local PutOff* put_off_ = nullptr;
   const CudaDriver& driver_;
   CudaDeviceInfo info_;
   int device_ = 0;

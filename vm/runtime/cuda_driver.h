@@ -17,6 +17,18 @@ using Stream = struct StreamOf*;
 using Event = struct EventOf*;
 using Module = struct ModuleOf*;
 using Function = struct FunctionOf*;
+using Graph = struct GraphOf*;
+using GraphExec = struct GraphExecOf*;
+using GraphNode = struct GraphNodeOf*;
+// CUDA_KERNEL_NODE_PARAMS_v2.
+struct KernelNode {
+  Function function = nullptr;
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, shared_bytes = 0;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;     // instead of the function
+  Context context = nullptr;  // nullptr: the current one
+};
 
 inline constexpr int kSuccess = 0;
 inline constexpr int kOutOfMemory = 2;

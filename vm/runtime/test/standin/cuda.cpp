@@ -10,11 +10,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -50,6 +52,23 @@ struct Event {
   float at = 0;
   Stream* stream = nullptr;
 };
+struct Graph {
+  struct Node {
+    std::vector<Node*> after;
+    std::function<int()> work;
+    Module* module = nullptr;
+  };
+  std::vector<Node*> nodes;  // in the order in which they were added
+  ~Graph() {
+    for (Node* node : nodes) delete node;
+  }
+};
+struct GraphExec {
+  std::vector<std::function<int()>> works;
+  std::set<Module*> modules;
+  int pending = 0;
+  bool destroyed = false;  // goes when it is done
+};
 struct Fault {
   int calls = 0, result = 0;
 };
@@ -66,6 +85,8 @@ struct State {
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::set<Module*> modules;
+  std::set<Graph*> graphs;
+  std::set<GraphExec*> execs;
   std::map<std::string, Kernel> kernels;
   std::map<std::string, Fault> faults;
   std::map<std::string, int> calls;
@@ -175,7 +196,8 @@ const char* violations() {
 }
 size_t alive() {
   State& s = state();
-  return s.memory.size() + s.pinned.size() + s.streams.size() + s.events.size() + s.modules.size();
+  return s.memory.size() + s.pinned.size() + s.streams.size() + s.events.size() + s.modules.size() +
+         s.graphs.size() + s.execs.size();
 }
 size_t bytes() {
   size_t sum = 0;
@@ -284,11 +306,15 @@ int cuDevicePrimaryCtxReset_v2(int) {
   for (Stream* stream : s.streams) delete stream;
   for (Event* event : s.events) delete event;
   for (Module* module : s.modules) delete module;
+  for (Graph* graph : s.graphs) delete graph;
+  for (GraphExec* exec : s.execs) delete exec;
   s.memory.clear();
   s.pinned.clear();
   s.streams.clear();
   s.events.clear();
   s.modules.clear();
+  s.graphs.clear();
+  s.execs.clear();
   return kOk;
 }
 int cuCtxSetCurrent(void* context) {
@@ -460,6 +486,9 @@ int cuModuleUnload(Module* module) {
   ENTER();
   if (!state().modules.contains(module)) return violate("a module that is none", kInvalidHandle);
   if (module->pending > 0) violate("a module is unloaded while its kernels run");
+  for (const GraphExec* exec : state().execs)
+    if (exec->modules.contains(module))
+      violate("a module is unloaded before graphs of its kernels");
   state().modules.erase(module);
   delete module;
   return kOk;
@@ -478,20 +507,21 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
   function->shared = value;
   return kOk;
 }
-int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                   unsigned by, unsigned bz, unsigned shared, Stream* stream, void** parameters,
-                   void** extra) {
-  ENTER();
+// Checks a launch, and makes of it what the stream will do.
+static int prepare_launch(Function* function, const unsigned* grid, const unsigned* block,
+                          unsigned shared, void** parameters, void** extra, Module** of,
+                          std::function<int()>* work) {
   State& s = state();
-  if (!s.streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
   Module* module = nullptr;
   for (Module* m : s.modules)
     for (auto& [name, f] : m->functions)
       if (&f == function) module = m;
   if (!module) return violate("a function that is none", kInvalidHandle);
+  const unsigned gx = grid[0], gy = grid[1], gz = grid[2], bx = block[0];
   if (gx == 0 || gy == 0 || gz == 0 || gx > INT32_MAX || gy > 65535 || gz > 65535)
     return violate("a grid that is empty or too large");
-  if (bx == 0 || bx > 1024 || by != 1 || bz != 1) return violate("a block of no size it may have");
+  if (bx == 0 || bx > 1024 || block[1] != 1 || block[2] != 1)
+    return violate("a block of no size it may have");
   if (shared > static_cast<unsigned>(function->shared))
     return violate("more shared memory than the function may have");
   const auto at = s.kernels.find(function->name);
@@ -504,9 +534,8 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
     std::memcpy(&word, parameters[i], sizeof word);
     words.push_back(word);
   }
-  ++module->pending;
-  stream->work.push_back([=] {
-    --module->pending;
+  *of = module;
+  *work = [=] {
     std::vector<void*> pointers;
     std::vector<int64_t> symbols;
     const auto pointer = [](Address word) -> void* {
@@ -529,7 +558,104 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
                                   pointer(words[words.size() - 2]),
                                   static_cast<int32_t*>(pointer(words.back()))};
     return kernel.run(launch);
+  };
+  return kOk;
+}
+int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                   unsigned by, unsigned bz, unsigned shared, Stream* stream, void** parameters,
+                   void** extra) {
+  ENTER();
+  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+  Module* module = nullptr;
+  std::function<int()> work;
+  if (const int bad =
+          prepare_launch(function, grid, block, shared, parameters, extra, &module, &work))
+    return bad;
+  ++module->pending;
+  stream->work.push_back([module, work] {
+    --module->pending;
+    return work();
   });
+  return kOk;
+}
+
+struct KernelNode {
+  Function* function;
+  unsigned grid[3], block[3], shared;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  void* context;
+};
+int cuGraphCreate(Graph** graph, unsigned flags) {
+  ENTER();
+  if (flags != 0) return kInvalidValue;
+  state().graphs.insert(*graph = new Graph);
+  return kOk;
+}
+int cuGraphDestroy(Graph* graph) {
+  ENTER();
+  if (state().graphs.erase(graph) == 0) return violate("a graph that is none", kInvalidHandle);
+  delete graph;
+  return kOk;
+}
+int cuGraphAddKernelNode_v2(Graph::Node** node, Graph* graph, Graph::Node* const* after,
+                            size_t count, const KernelNode* launch) {
+  ENTER();
+  if (!state().graphs.contains(graph)) return violate("a graph that is none", kInvalidHandle);
+  auto made = std::make_unique<Graph::Node>();
+  for (size_t i = 0; i < count; ++i) {
+    if (std::find(graph->nodes.begin(), graph->nodes.end(), after[i]) == graph->nodes.end())
+      return violate("a node behind one that is not its graph's", kInvalidValue);
+    made->after.push_back(after[i]);
+  }
+  if (launch->kernel || launch->context) return violate("a kernel by another handle");
+  if (const int bad = prepare_launch(launch->function, launch->grid, launch->block, launch->shared,
+                                     launch->parameters, launch->extra, &made->module, &made->work))
+    return bad;
+  graph->nodes.push_back(*node = made.release());
+  return kOk;
+}
+int cuGraphInstantiateWithFlags(GraphExec** exec, Graph* graph, unsigned long long flags) {
+  ENTER();
+  if (!state().graphs.contains(graph)) return violate("a graph that is none", kInvalidHandle);
+  if (flags != 0) return kInvalidValue;
+  auto made = std::make_unique<GraphExec>();
+  // Nodes without an order between them may run in any: the latest first.
+  std::set<Graph::Node*> done;
+  while (done.size() < graph->nodes.size())
+    for (size_t i = graph->nodes.size(); i-- > 0;) {
+      Graph::Node* node = graph->nodes[i];
+      const bool ready = std::all_of(node->after.begin(), node->after.end(),
+                                     [&](Graph::Node* n) { return done.contains(n); });
+      if (!ready || !done.insert(node).second) continue;
+      made->works.push_back(node->work);
+      made->modules.insert(node->module);
+      break;
+    }
+  state().execs.insert(*exec = made.release());
+  return kOk;
+}
+int cuGraphLaunch(GraphExec* exec, Stream* stream) {
+  ENTER();
+  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  if (!state().execs.contains(exec)) return violate("a graph that is none", kInvalidHandle);
+  for (Module* module : exec->modules) ++module->pending;
+  ++exec->pending;
+  for (const auto& work : exec->works) stream->work.push_back(work);
+  stream->work.push_back([exec] {
+    for (Module* module : exec->modules) --module->pending;
+    if (--exec->pending == 0 && exec->destroyed) delete exec;
+    return kOk;
+  });
+  return kOk;
+}
+int cuGraphExecDestroy(GraphExec* exec) {
+  ENTER();
+  if (state().execs.erase(exec) == 0) return violate("a graph that is none", kInvalidHandle);
+  exec->destroyed = true;
+  if (exec->pending == 0) delete exec;
   return kOk;
 }
 

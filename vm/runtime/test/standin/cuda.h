@@ -29,7 +29,7 @@ struct StandInCuda {
   int (*calls)(const char* function);
   // What was against the driver's rules, a line each; "" if nothing was.
   const char* (*violations)();
-  // Allocations, pinned memory, streams, events and modules that are alive.
+  // Allocations, pinned memory, streams, events, modules and graphs that are alive.
   size_t (*alive)();
   // Of these, bytes of the device.
   size_t (*bytes)();

@@ -61,7 +61,7 @@ class MemoryFaultTest : public FileTest, public testing::WithParamInterface<Way>
     std::string expected;
     uint64_t faults = 0;
     // Every request at first, then fewer and fewer: there are thousands.
-    for (uint64_t n = 0;; n += 1 + n / 24) {
+    for (uint64_t n = 0;; n += 1 + n / 12) {
       SCOPED_TRACE("request " + std::to_string(n));
       fs::copy_file(file(from), file(), fs::copy_options::overwrite_existing);
       const int64_t of_sqlite = live_sqlite_allocations(), of_new = live_news();
@@ -115,7 +115,7 @@ class MemoryFaultTest : public FileTest, public testing::WithParamInterface<Way>
 TEST_P(MemoryFaultTest, Creating) {
   open();  // what a process makes once
   uint64_t faults = 0;
-  for (uint64_t n = 1;; n += 1 + n / 24) {
+  for (uint64_t n = 1;; n += 1 + n / 12) {
     SCOPED_TRACE("request " + std::to_string(n));
     fs::remove(file());
     const int64_t of_sqlite = live_sqlite_allocations(), of_new = live_news();

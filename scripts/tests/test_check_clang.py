@@ -1,0 +1,41 @@
+"""What scripts/check-clang has clang read, and how."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("check_clang", str(ROOT / "scripts/check-clang"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_clang", loader))
+    loader.exec_module(module)
+    return module
+
+
+class CheckClang(unittest.TestCase):
+    def setUp(self):
+        self.script = load()
+
+    def test_tests_and_generated_files_are_left_out(self):
+        wanted = self.script.wanted
+        self.assertTrue(wanted(f"{ROOT}/vm/base/cpu.cpp", []))
+        self.assertTrue(wanted(f"{ROOT}/vm/base/cpu.cpp", [("vm", "base")]))
+        self.assertFalse(wanted(f"{ROOT}/vm/base/cpu.cpp", [("db",)]))
+        self.assertFalse(wanted(f"{ROOT}/vm/base/test/cpu_test.cpp", []))
+        self.assertFalse(wanted(f"{ROOT}/build/precompiled/program.cpp", []))
+        self.assertFalse(wanted("/usr/src/gtest/gtest.cc", []))
+
+    def test_the_command_reads_and_writes_nothing(self):
+        command = self.script.command_of({
+            "file": "a.cpp",
+            "command": "/usr/bin/ccache /usr/bin/c++ -DX='a b' -Wno-restrict -O3 -Winvalid-pch "
+                       "-include /b/cmake_pch.hxx -std=c++20 -o a.o -c a.cpp"})
+        self.assertEqual(command, ["clang++", "-DX=a b", "-O3", "-std=c++20", "a.cpp",
+                                   "-fsyntax-only", "-Werror"])
+
+
+if __name__ == "__main__":
+    unittest.main()

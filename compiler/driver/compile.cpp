@@ -202,7 +202,8 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   exec::Executable out;
   const std::string policy_class =
       options.policy_class.empty() ? implied_policy(lowered, options.tuned) : options.policy_class;
-  KernelSet kernels(options.target, options.tuned, context.workloads, policy_class, options.gpus);
+  KernelSet kernels(options.target, options.tuned, context.workloads, policy_class, options.gpus,
+                    options.knobs);
   emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
   out.provenance.compiler =

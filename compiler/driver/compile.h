@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct CompileOptions {
   // The class of measuring policy whose records are asked for (compiler/tuned/policy_class.h);
   // empty: what the model implies.
   std::string policy_class;
+  // A person's experiment: knobs of a template, by its name, that replace those of its default
+  // configuration in each kernel without a record. Further levels keep the default.
+  std::map<std::string, kernels::Config> knobs;
   int compile_threads = 2;
   int optimize = 2;
   // Each kernel also in the form that the checked interpreter runs. The target "portable" has
@@ -57,6 +61,8 @@ struct CompileReport {
   double passes_ms = 0, lower_ms = 0, portable_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
 };
 
+// Error(kInvalidArgument) also where `knobs` names no template, one that makes no kernel without a
+// record, no knob of it, or what no kernel can have.
 exec::Executable compile(const ir::Module& module, const CompileOptions& options,
                          CompileReport* report = nullptr);
 

@@ -165,13 +165,63 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
     e.candidates = e.lookup.choice->candidates;
     e.tree = e.lookup.choice->tree;
   } else {
-    const kernels::TargetInfo& target = target_of(e);
-    const kernels::Template* t = kernels::template_for(e.workload, target);
-    e.candidates = {{std::string(t->name()), t->default_config(e.workload, target), {}}};
-    e.tree = exec::DispatchTree::single(0);
+    choose_default(e);
   }
   entries_.push_back(std::move(e));
   return it->second;
+}
+
+void KernelSet::choose_default(Entry& e) const {
+  const kernels::TargetInfo& target = target_of(e);
+  const kernels::Template* t = kernels::template_for(e.workload, target);
+  const std::string name(t->name());
+  kernels::Config config = t->default_config(e.workload, target);
+  if (const auto given = knobs_.find(name); given != knobs_.end()) {
+    const std::string place = "knobs of " + name;
+    const std::vector<kernels::Knob> knobs = t->knobs(e.workload, target);
+    std::string choices;
+    for (const auto& [knob, value] : given->second) {
+      const auto known = std::find_if(knobs.begin(), knobs.end(),
+                                      [&, &k = knob](const auto& one) { return one.name == k; });
+      if (known == knobs.end()) {
+        std::string names;
+        for (const kernels::Knob& one : knobs) names += (names.empty() ? "" : ", ") + one.name;
+        throw Error(Status::kInvalidArgument, place, fmt::format("there is no knob {}", knob),
+                    "its knobs: " + names);
+      }
+      choices +=
+          fmt::format("{}{} {}", choices.empty() ? "" : "; ", knob, kernels::choices_text(*known));
+      config[knob] = value;
+    }
+    if (!t->valid(e.workload, config, target))
+      throw Error(Status::kInvalidArgument, place,
+                  fmt::format("{} cannot be made with {}", e.source, kernels::to_json(config)),
+                  "give others, or more of them; searches look at: " + choices);
+    e.by_hand = true;
+    e.lookup.reason += fmt::format("{}with the knobs {}", e.lookup.reason.empty() ? "" : "; ",
+                                   kernels::to_json(given->second));
+  }
+  e.candidates = {{name, std::move(config), {}}};
+  e.tree = exec::DispatchTree::single(0);
+}
+
+void KernelSet::check_knobs() const {
+  for (const auto& [name, knobs] : knobs_) {
+    const std::string place = "knobs of " + name;
+    if (!kernels::find_template(name)) {
+      std::string names;
+      for (const kernels::Template* t : kernels::all_templates())
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", t->name());
+      throw Error(Status::kInvalidArgument, place, "there is no such template",
+                  "name one of " + names);
+    }
+    if (std::none_of(entries_.begin(), entries_.end(), [&, &n = name](const Entry& e) {
+          return e.by_hand && e.candidates[0].template_name == n;
+        }))
+      throw Error(Status::kInvalidArgument, place,
+                  "it makes no kernel of this model that has no tuning record",
+                  "leave them out; nimble check lists the templates");
+  }
 }
 
 uint32_t KernelSet::add_fixed(const ir::FunctionRef& group,
@@ -414,6 +464,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   auto say = [&](const std::string& text) {
     if (options.progress) options.progress(text);
   };
+  check_knobs();
   auto begin = std::chrono::steady_clock::now();
   Code code;
   std::set<std::string> messages;
@@ -500,7 +551,10 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     row.device = e.device;
     row.evidence = e.lookup.choice   ? e.lookup.choice->evidence
                    : !e.host.empty() ? R"({"schedule":"host"})"
-                                     : R"({"schedule":"default","reason":"untuned"})";
+                   : e.by_hand
+                       ? fmt::format(R"({{"schedule":"default","reason":"untuned","knobs":{}}})",
+                                     kernels::to_json(knobs_.at(row.template_name)))
+                       : R"({"schedule":"default","reason":"untuned"})";
     out.provenance.kernels[row.kernel] = row.evidence;
     if (report) report->kernels.push_back(std::move(row));
   }

@@ -21,11 +21,14 @@ class KernelSet {
   // `workloads`: of the passes that made the groups, if any have.
   // `policy_class`: of the records to ask `tuned` for.
   // `gpus`: for whose first one the kernels of the device kCudaDevice are.
+  // `knobs`: as of CompileOptions.
   KernelSet(const kernels::TargetInfo& target, tuned::TunedSource* tuned,
             std::shared_ptr<kernels::WorkloadCache> workloads = {}, std::string policy_class = {},
-            std::vector<kernels::TargetInfo> gpus = {})
+            std::vector<kernels::TargetInfo> gpus = {},
+            std::map<std::string, kernels::Config> knobs = {})
       : target_(target),
         gpus_(std::move(gpus)),
+        knobs_(std::move(knobs)),
         tuned_(tuned),
         policy_class_(std::move(policy_class)),
         workloads_(workloads ? std::move(workloads) : std::make_shared<kernels::WorkloadCache>()) {}
@@ -60,8 +63,9 @@ class KernelSet {
   struct Entry {
     kernels::Workload workload;
     std::string name, source;
-    std::string host;    // the host operator that computes it; empty: templates do
-    bool fixed = false;  // a tuning candidate: itself and nothing that stands in for it
+    std::string host;      // the host operator that computes it; empty: templates do
+    bool fixed = false;    // a tuning candidate: itself and nothing that stands in for it
+    bool by_hand = false;  // the default configuration with the knobs of a person
     tuned::Lookup lookup;
     std::vector<tuned::Candidate> candidates;
     exec::DispatchTree tree;
@@ -84,6 +88,11 @@ class KernelSet {
     Functions cpu, gpu;
   };
   const kernels::TargetInfo& target_of(const Entry& e) const;
+  // The one candidate of a kernel without a record: its template's default configuration, with the
+  // knobs that a person gave.
+  void choose_default(Entry& e) const;
+  // Whether each template of the knobs makes a kernel that took them.
+  void check_knobs() const;
   Entry make_entry(const kernels::Workload& w, const ir::Function& group,
                    const std::string& place) const;
   // `more`: further levels of the CPU. `messages`: those of the kernel's checks are added.
@@ -112,6 +121,7 @@ class KernelSet {
 
   const kernels::TargetInfo target_;
   const std::vector<kernels::TargetInfo> gpus_;
+  const std::map<std::string, kernels::Config> knobs_;
   tuned::TunedSource* tuned_;
   const std::string policy_class_;
   std::shared_ptr<kernels::WorkloadCache> workloads_;

@@ -27,8 +27,8 @@
 //   kMin, kMax   a < b ? a : b and a > b ? a : b, hence the second operand on NaN.
 // Lanes are a power of two, at most 64. Distinct buffers never overlap in memory.
 //
-// A function with a launch is a GPU's: each of launch.threads threads of each block of the grid runs
-// the body, which may use `block_x`, `block_y`, `block_z` and `thread` (0 ≤ thread <
+// A function with a launch is a GPU's: each of launch.threads threads of each block of the grid
+// runs the body, which may use `block_x`, `block_y`, `block_z` and `thread` (0 ≤ thread <
 // launch.threads); lanes of a warp are kWarpLanes neighbours by number. Its loops are serial or
 // unrolled: what is parallel is written by those symbols. A barrier names who meets there
 // (Together), and so do operations of a whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes
@@ -106,8 +106,8 @@ enum class ValueKind {
   kBroadcast,  // operand's lanes over and over to `lanes`: v0 v1 v0 v1 …
   kReduce,     // all lanes of operand a to one scalar by `binary` (order: pairwise halves)
   kExtract,    // lane number `integer` of operand a
-  kDot,  // sum[i] + Σ over the group a[i*group+j] * b[i*group+j], as the fragment's row says;
-         // operands a, b, sum
+  kDot,      // sum[i] + Σ over the group a[i*group+j] * b[i*group+j], as the fragment's row says;
+             // operands a, b, sum
   kShuffle,  // operand a of the warp's lane number `index`, which may differ from lane to lane
 };
 
@@ -245,18 +245,18 @@ enum class StmtKind {
   kTileDot,    // sum(m, n) += Σ over g, j a(m, g*group+j) * b(g, n*group+j), as the fragment's row
                // says; `tiles` are sum, a, b
   // Of a function with a launch alone.
-  kWarpDot,     // sum += a b, as the row of `warp_fragment` says; `tiles` are sum, a, b: the first
-                // of each lane's registers, which are neighbours in kRegister buffers whose
-                // elements have as many lanes as a 32-bit register holds
-  kWarpLoad,    // ldmatrix: `count` (1, 2, 4) matrices of 8 rows of 16 bytes from shared memory.
-                // Row r of matrix i begins at buffer[index] as lane 8i + r computes `index`, a
-                // multiple of 16 bytes; into registers tiles[0], …, + count - 1, of 4 bytes each:
-                // lane l holds bytes 4(l mod 4) … of row l / 4, or with `transposed` (2-byte
-                // elements) elements 2(l mod 4) and + 1 of column l / 4
-  kAsyncCopy,   // `lanes` elements (4, 8 or 16 bytes) from buffer[index] in global memory to
-                // to_buffer[to_index] in shared memory, those from `valid` on being zeros. Takes
-                // effect at some time up to the kAsyncWait of its group, for the thread that waits;
-                // for the others of its block behind the next barrier
+  kWarpDot,    // sum += a b, as the row of `warp_fragment` says; `tiles` are sum, a, b: the first
+               // of each lane's registers, which are neighbours in kRegister buffers whose
+               // elements have as many lanes as a 32-bit register holds
+  kWarpLoad,   // ldmatrix: `count` (1, 2, 4) matrices of 8 rows of 16 bytes from shared memory.
+               // Row r of matrix i begins at buffer[index] as lane 8i + r computes `index`, a
+               // multiple of 16 bytes; into registers tiles[0], …, + count - 1, of 4 bytes each:
+               // lane l holds bytes 4(l mod 4) … of row l / 4, or with `transposed` (2-byte
+               // elements) elements 2(l mod 4) and + 1 of column l / 4
+  kAsyncCopy,  // `lanes` elements (4, 8 or 16 bytes) from buffer[index] in global memory to
+               // to_buffer[to_index] in shared memory, those from `valid` on being zeros. Takes
+               // effect at some time up to the kAsyncWait of its group, for the thread that waits;
+               // for the others of its block behind the next barrier
   kAsyncCommit,  // this thread's copies since the last one are a group
   kAsyncWait,    // until all but `count` of this thread's latest groups have taken effect
 };

@@ -21,6 +21,15 @@ const KnobValue& knob(const Config& c, const std::string& name) {
 
 }  // namespace
 
+std::string choices_text(const Knob& k) {
+  std::string out;
+  for (const KnobValue& value : k.choices) {
+    if (!out.empty()) out += ", ";
+    std::visit([&](const auto& v) { out += fmt::format("{}", v); }, value);
+  }
+  return out;
+}
+
 std::string to_json(const Config& c) {
   nlohmann::json out = nlohmann::json::object();  // whose members are sorted
   for (const auto& [name, value] : c)

@@ -22,6 +22,7 @@ struct Knob {
   bool tile = false;
 };
 using Config = std::map<std::string, KnobValue>;
+std::string choices_text(const Knob& k);           // for people: "1, 2, 4"
 std::string to_json(const Config& c);              // canonical: sorted keys, no spaces
 Config config_from_json(const std::string& text);  // nimble::Error on bad text
 int64_t knob_int(const Config& c, const std::string& name);

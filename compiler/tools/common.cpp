@@ -11,6 +11,7 @@
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
+#include "vm/base/printable.h"
 #include "vm/base/text_table.h"
 
 namespace nimble::tools {
@@ -334,6 +335,14 @@ int run_compiler_program(const char* name, const std::function<int()>& body) {
       return kExitStale;
     }
   });
+}
+
+std::pair<std::string, kernels::Config> parse_knobs(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos)
+    throw Error(Status::kInvalidArgument, printable(text), "is not TEMPLATE=JSON",
+                "write gpu_matmul={\"block_rows\":32}");
+  return {text.substr(0, equals), kernels::config_from_json(text.substr(equals + 1))};
 }
 
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned) {

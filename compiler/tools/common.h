@@ -76,6 +76,9 @@ passes::PassContext pass_context(const ModelArguments& a);
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
 // The database to tune into that a remedy names: the first, or an example; for a shell.
 std::string database_word(const ModelArguments& a);
+// What a text says of knobs, TEMPLATE={"knob":value,…}: for CompileOptions.
+// Error(kInvalidArgument).
+std::pair<std::string, kernels::Config> parse_knobs(const std::string& text);
 driver::CompileOptions compile_options(const ModelArguments& a, tuned::TunedSource* tuned);
 std::string_view name_of(tuned::Lookup::Outcome outcome);
 // The kernels of a report that lack an exact record, one line each on stderr, named, with the

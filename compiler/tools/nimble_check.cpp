@@ -36,6 +36,7 @@ struct Options {
 struct WorkloadRow {
   driver::WorkloadUse use;
   std::string template_name;  // empty: nothing serves it
+  Json config, knobs;         // the template's default configuration; the choices of each knob
   tuned::Lookup lookup;
 };
 
@@ -50,10 +51,15 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
       o.model.policy == "auto" ? driver::implied_policy(lowered, tuned) : o.model.policy;
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
-    WorkloadRow row{std::move(use), {}, {}};
+    WorkloadRow row{std::move(use), {}, Json::object(), Json::object(), {}};
     const kernels::TargetInfo& target = context.target_of(row.use.device);
-    if (const kernels::Template* t = kernels::template_for(row.use.workload, target))
+    if (const kernels::Template* t = kernels::template_for(row.use.workload, target)) {
       row.template_name = t->name();
+      row.config = Json::parse(kernels::to_json(t->default_config(row.use.workload, target)));
+      for (const kernels::Knob& knob : t->knobs(row.use.workload, target))
+        for (const kernels::KnobValue& value : knob.choices)
+          std::visit([&](const auto& v) { row.knobs[knob.name].push_back(v); }, value);
+    }
     if (tuned && !target.is_gpu()) row.lookup = tuned->find(row.use.workload, target, policy_class);
     rows.push_back(std::move(row));
   }
@@ -94,10 +100,13 @@ Table workload_table(const std::vector<WorkloadRow>& rows) {
                {"outcome", "tuning"},
                "reason",
                {"workload", ""},
-               {"device", ""}});
+               {"device", ""},
+               {"default", ""},
+               {"knobs", ""}});
   for (const WorkloadRow& r : rows)
     table.add({r.use.source, r.use.calls, r.template_name, tools::name_of(r.lookup.outcome),
-               r.lookup.reason, r.use.workload.key, std::string(device_name(r.use.device))});
+               r.lookup.reason, r.use.workload.key, std::string(device_name(r.use.device)),
+               r.config, r.knobs});
   return table;
 }
 

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "compiler/tools/common.h"
 #include "db/store/place.h"
@@ -38,11 +39,13 @@ constexpr char kAbout[] =
     "  nimble compile model.onnx --target portable -o model.nimble\n"
     "  nimble compile model.onnx --target sm_90a,x86-64-v3 -o model.nimble\n"
     "  nimble compile model.onnx --precision bf16 -o model.nimble\n"
+    "  nimble compile model.onnx --knobs 'dense={\"rows\":4}' -o model.nimble\n"
     "  nimble compile --batch list.tsv --portable off";
 
 struct Options {
   tools::ModelArguments model;
   std::string output, batch, portable = "on";
+  std::vector<std::string> knobs;
   Format format = Format::kTable;
   int jobs = 2;
   bool quiet = false, strict = false;
@@ -101,7 +104,7 @@ void print_placement(const driver::CompileReport& r) {
 
 void print_for_people(const Options& o, const driver::CompileReport& r) {
   using Outcome = tuned::Lookup::Outcome;
-  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0;
+  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0, of_gpu = 0;
   std::set<int64_t> threads;
   uint64_t code = 0;
   size_t implementations = 0;
@@ -111,6 +114,7 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
     fallback += k.outcome == Outcome::kFallback;
     threads.insert(k.threads.begin(), k.threads.end());
     fixed += k.outcome == Outcome::kFixed;
+    of_gpu += k.device == kCudaDevice;  // which nobody tunes yet
     code += k.code_bytes;
     implementations += k.implementations;
   }
@@ -137,19 +141,43 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
         fmt::join(threads, ", "), *threads.rbegin() > 1 ? "s" : "");
   for (const driver::KernelReport& k : r.kernels) {
     std::string reason = k.reason;
-    if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
+    if (asked && reason.empty() && k.outcome == Outcome::kUntuned && k.device != kCudaDevice)
+      reason = "no tuning record";
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
   }
-  if (untuned)
+  if (untuned > of_gpu)
     fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
-               untuned,
+               untuned - of_gpu,
                tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision,
                                  o.model.winograd),
                tools::database_word(o.model));
 }
 
-// Many models in one process, for test suites: a line "MODEL<tab>OUTPUT" in, a line of JSON out at
-// once, so that a driver on two pipes knows after which model the compiler died.
+// Adds knobs of a template; those that it has already stay but for the same ones.
+void add_knobs(const std::string& text, driver::CompileOptions& options) {
+  auto [name, knobs] = tools::parse_knobs(text);
+  kernels::Config& taken = options.knobs[name];
+  for (auto& [knob, value] : knobs) taken.insert_or_assign(knob, std::move(value));
+}
+
+driver::CompileOptions compile_options(const Options& o, tuned::TunedSource* tuned) {
+  driver::CompileOptions options = tools::compile_options(o.model, tuned);
+  options.compile_threads = o.jobs;
+  options.portable = o.portable == "on";
+  for (const std::string& text : o.knobs) add_knobs(text, options);
+  return options;
+}
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> out;
+  std::stringstream in(line);
+  for (std::string field; std::getline(in, field, '\t');) out.push_back(field);
+  return out;
+}
+
+// Many models in one process, for test suites and experiments: "MODEL<tab>OUTPUT[<tab>KNOBS…]", a
+// line of JSON out at once, so that a driver on two pipes knows after which model the compiler
+// died.
 int run_batch(Options& o) {
   std::ifstream file;
   if (o.batch != "-") {
@@ -159,18 +187,18 @@ int run_batch(Options& o) {
   }
   std::istream& lines = o.batch == "-" ? std::cin : file;
   std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
-  driver::CompileOptions options = tools::compile_options(o.model, tuned.get());
-  options.compile_threads = o.jobs;
-  options.portable = o.portable == "on";
+  const driver::CompileOptions common = compile_options(o, tuned.get());
   bool all = true;
   for (std::string line; std::getline(lines, line);) {
-    const size_t tab = line.find('\t');
-    if (tab == std::string::npos)
+    const std::vector<std::string> fields = fields_of(line);
+    if (fields.size() < 2)
       throw Error(Status::kInvalidArgument, o.batch, fmt::format("'{}' has no tab", line),
                   "write MODEL<tab>OUTPUT");
-    Json row = {{"model", line.substr(0, tab)}, {"status", "ok"}};
+    Json row = {{"model", fields[0]}, {"output", fields[1]}, {"status", "ok"}};
     try {
-      o.model.model = line.substr(0, tab);
+      o.model.model = fields[0];
+      driver::CompileOptions options = common;
+      for (size_t i = 2; i < fields.size(); ++i) add_knobs(fields[i], options);
       driver::CompileReport report;
       const exec::Executable e = driver::compile(tools::import(o.model), options, &report);
       row["ms"] = report.total_ms;
@@ -178,7 +206,7 @@ int run_batch(Options& o) {
         all = false;
         row["status"] = "stale";
       } else {
-        exec::write(e, line.substr(tab + 1));
+        exec::write(e, fields[1]);
       }
     } catch (const Error& e) {
       all = false;
@@ -195,9 +223,7 @@ int run_batch(Options& o) {
 
 int run(Options& o) {
   std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
-  driver::CompileOptions options = tools::compile_options(o.model, tuned.get());
-  options.compile_threads = o.jobs;
-  options.portable = o.portable == "on";
+  driver::CompileOptions options = compile_options(o, tuned.get());
   if (!o.quiet && isatty(STDERR_FILENO))
     options.progress = [](const std::string& text) { fmt::print(stderr, "{} …\n", text); };
   ir::Module m = tools::import(o.model);
@@ -216,10 +242,11 @@ int main_of(int argc, char** argv) {
   CLI::App app(kAbout, "nimble compile");
   tools::add_model_arguments(app, o.model, false);
   CLI::Option* output = app.add_option("-o,--output", o.output, "The executable file to write");
-  CLI::Option* batch =
-      app.add_option("--batch", o.batch,
-                     "Instead of MODEL and -o: a file (-: standard input) with lines\n"
-                     "MODEL<tab>OUTPUT; prints a line of JSON for each");
+  CLI::Option* batch = app.add_option(
+      "--batch", o.batch,
+      "Instead of MODEL and -o: a file (-: standard input) with lines\n"
+      "MODEL<tab>OUTPUT, which may go on with <tab>TEMPLATE=JSON of --knobs; prints a\n"
+      "line of JSON for each");
   batch->excludes(output)->excludes(app.get_option("MODEL"));
   app.add_option("-j,--jobs", o.jobs, "Threads that generate code")
       ->check(CLI::Range(1, 256))
@@ -230,6 +257,14 @@ int main_of(int argc, char** argv) {
                  "(nimble run --no-native)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  app.add_option("--knobs", o.knobs,
+                 "TEMPLATE=JSON, as dense={\"rows\":4}: to try out a configuration by hand. The\n"
+                 "kernels of that template that have no tuning record get its default\n"
+                 "configuration with these knobs replaced (nimble check --format json lists knobs\n"
+                 "and defaults; docs/tuning.md)")
+      ->allow_extra_args(false)
+      ->type_name("TEMPLATE=JSON")
+      ->check(read_by(tools::parse_knobs));
   app.add_flag("-q,--quiet", o.quiet, "No progress");
   app.add_flag(
       "--require-tuned", o.strict,

@@ -7,6 +7,8 @@ Parts, in this order; each goes on after failures, and what is done is on disk a
     models     whole models against PyTorch's f64, and their times beside PyTorch's eager and
                compiled (CUDA graphs) ones in turns: inputs in the host's memory, results too
     profile    where nimble's time goes, by kernel
+    candidates single kernels in many configurations: each against the default one's result, and
+               the time of each beside its
 
 Writes gpu.json and gpu.md. Exit codes: 0 all is right, 3 a wrong result, 1 failure.
 """
@@ -24,11 +26,12 @@ import traceback
 
 import numpy as np
 
-from experiments.gpu import models, seeded
+from experiments.gpu import candidates, models, seeded
 from experiments.harness import batch
 
-PARTS = ("machine", "operators", "models", "profile")
+PARTS = ("machine", "operators", "models", "profile", "candidates")
 WARM, ROUNDS, RUNS = 3, 7, 15
+CANDIDATE_WARM, CANDIDATE_CALLS = 2, 40  # runs; calls of the kernel, at least, in all timed runs
 
 
 class Results:
@@ -283,6 +286,95 @@ def profile(model, path):
     return {"case": name, "profile": runner.session.profile()}
 
 
+# ------------------------------------------------------------------ candidates
+
+def run_candidate(folder, row, kernel, inputs, wanted, nimble):
+    """Returns a candidate's ns by size; `wanted` has the default's results by size, once known."""
+    session = nimble.Session(nimble.Model(folder / "candidates" / row["file"]), 1)
+    times = {}
+    for size, arrays in inputs.items():
+        call = session.bind(arrays)
+        session.set_profiling(True)
+        for _ in range(CANDIDATE_WARM):
+            call.run()
+        calls = sum(r["count"] for r in session.profile()["kernels"]
+                    if r["name"].endswith(kernel.kernel))
+        session.set_profiling(True)
+        for _ in range(max(2, -(-CANDIDATE_CALLS * CANDIDATE_WARM // max(1, calls)))):
+            call.run()
+        times[size] = candidates.kernel_ns(session.profile(), kernel.kernel, row["config"])
+        if times[size] is None:
+            raise RuntimeError("the profile has no such kernel")
+        results = {name: array.copy() for name, array in call.outputs().items()}
+        for name, array in results.items():
+            error = models.error(array, wanted.setdefault(size, {}).setdefault(name, array))
+            if not error <= kernel.tolerance:  # not a number neither
+                raise ArithmeticError(f"WRONG: {name} at {size} differs by {error:.1e}")
+    return times
+
+
+def candidate_worker(folder, rows, pipe):
+    """Kernel after kernel in one process, until one fails: that may have lost the device."""
+    from scripts import nimble_ctypes
+    known = candidates.kernels()
+    inputs, wanted = {}, {}
+    while (number := pipe.recv()) is not None:
+        row = rows[number]
+        name = row["kernel"]
+        kernel = known[name]
+        if name not in inputs:
+            inputs = {name: {size: kernel.inputs(size) for size in kernel.sizes}}
+            wanted = {name: {}}
+        try:
+            if not row["default"] and not wanted[name]:  # in this process
+                default = next(r for r in rows if r["kernel"] == name and r["default"])
+                run_candidate(folder, default, kernel, inputs[name], wanted[name], nimble_ctypes)
+            outcome = (run_candidate(folder, row, kernel, inputs[name], wanted[name],
+                                     nimble_ctypes), "")
+        except Exception as error:  # noqa: BLE001
+            outcome = ({}, f"{type(error).__name__}: {batch.one_line(error)[:300]}")
+            if not isinstance(error, ArithmeticError):
+                outcome += (batch.Last(),)
+        pipe.send((number, *outcome))
+
+
+def candidates_apart(folder, out, seconds):
+    """Returns what the part finds in a process of its own: one that has used the GPU can't fork
+    processes that do."""
+    out.mkdir(parents=True, exist_ok=True)
+    record = out / "gpu.json"
+    record.unlink(missing_ok=True)
+    subprocess.run([sys.executable, "-m", "experiments.gpu.check", str(folder), "--parts",
+                    "candidates", "--out", str(out), "--seconds", str(seconds)],
+                   stdout=subprocess.DEVNULL, check=False)
+    return json.loads(record.read_text())["candidates"]
+
+
+def run_candidates(folder, deadline, put):
+    """Runs what is packed, kernel by kernel, the default configuration of each first."""
+    rows = json.loads((folder / "candidates.json").read_text())
+    order = {name: i for i, name in enumerate(dict.fromkeys(row["kernel"] for row in rows))}
+    rows.sort(key=lambda row: (order[row["kernel"]], not row["default"]))
+    last = 0.0
+
+    def record(outcomes):
+        nonlocal last
+        if time.monotonic() - last < 2 and len(outcomes) < len(rows):
+            return
+        last = time.monotonic()
+        done = [{**rows[n], "ns": ns, **({"problem": problem} if problem else {})}
+                for n, (ns, problem) in sorted(outcomes.items())]
+        put({"packed": len(rows), "rows": done})
+        if time.monotonic() > deadline:
+            raise TimeoutError
+
+    try:
+        batch.run_all(len(rows), candidate_worker, lambda _: (folder, rows), 1, 30,
+                      lambda number, message, seconds: [{}, message], record)
+    except TimeoutError:
+        say("no time left for the other candidates")
+
+
 # ------------------------------------------------------------------ the page
 
 def page(data):
@@ -315,6 +407,12 @@ def page(data):
                 f"{case.get('ratio', float('nan')):.2f} | "
                 f"{case.get('first_ratio', float('nan')):.2f} |")
         lines.append("")
+    found = data.get("candidates", {})
+    if "failed" in found:
+        lines += [f"Candidates: {found['failed']}", ""]
+    elif found:
+        lines += ["## Candidates", "", f"{len(found['rows'])} of {found['packed']} have run.", ""]
+        lines += candidates.lines(found["rows"])
     return "\n".join(lines)
 
 
@@ -343,7 +441,9 @@ def main():
             return
         say(f"{name} ({time.monotonic() - begin:.0f} s)")
         try:
-            results.put(name, run())
+            found = run()
+            if found is not None:  # else it has put what it found
+                results.put(name, found)
         except Exception:  # noqa: BLE001
             failed = True
             results.put(name, {"failed": traceback.format_exc(limit=4)})
@@ -375,8 +475,17 @@ def main():
             one.setdefault("failed", {})["nimble"] = traceback.format_exc(limit=4)
         results.put("models", all_models)
         files[name].unlink(missing_ok=True)
+    if (folder / "candidates.json").exists():
+        if {"models", "profile"} & set(parts):
+            part("candidates", lambda: candidates_apart(
+                folder, options.out / "candidates", deadline - time.monotonic()))
+        else:
+            part("candidates", lambda: run_candidates(
+                folder, deadline, lambda found: results.put("candidates", found)))
     print(page(results.data))
     wrong = (bool(results.data.get("operators", {}).get("wrong"))
+             or any("WRONG" in row.get("problem", "")
+                    for row in results.data.get("candidates", {}).get("rows", []))
              or any(not case.get("right") for one in all_models.values()
                     for case in one.get("cases", {}).values()))
     return 3 if wrong else 1 if failed else 0

@@ -2,10 +2,12 @@
 
 That machine needs a driver, Python with numpy, and nothing of this one but the checkout and the
 folder written here: the runtime's library with what it links, compiled models whose drawn weights
-are left out (seeded.py), and ONNX's own tests of operators, compiled, with their data.
+are left out (seeded.py), ONNX's own tests of operators, compiled, with their data, and single
+kernels in many configurations (candidates.py).
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -16,7 +18,7 @@ import sys
 
 import numpy as np
 
-from experiments.gpu import models, seeded
+from experiments.gpu import candidates, models, seeded
 from experiments.harness import batch
 from experiments.harness.errors import FAILURE, ExperimentError, exit_code
 from experiments.harness.experiment import ROOT
@@ -108,6 +110,69 @@ def pack_cases(folder, work, most, target, host):
         print(f"gpu-check:   {name}: {why}", file=sys.stderr)
 
 
+def knobs_of(source, target, host, ending):
+    """Returns (template, default, choices of each knob) of the kernel in a program."""
+    command = [str(ROOT / "build" / "bin" / "nimble-check"), str(source), "--format", "json",
+               "--target", f"{target},{host}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ExperimentError(f"{' '.join(command)}: {batch.one_line(done.stderr)}", FAILURE)
+    rows = json.loads(done.stdout)["workloads"]
+    # A kernel's name ends in the operator that its group is made around.
+    row = next(row for row in rows if ending.lstrip("_") in row["source"].split("+"))
+    return row["template"], row["default"], row["knobs"]
+
+
+def pack_candidates(folder, work, most, target, host):
+    """Compiles each kernel's default configuration and `most` others, in turns, so that what there
+    is when it ends early is of all."""
+    out = folder / "candidates"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    options = ["--target", f"{target},{host}"]
+    compiler = batch.Compiler(work / "candidates.log", seconds=120, options=options)
+    packed, refused, waiting = [], 0, {}
+    for name, kernel in candidates.kernels().items():
+        source = work / f"candidate-{name}.nir"
+        source.write_text(kernel.text)
+        template, default, knobs = knobs_of(source, target, host, kernel.kernel)
+        waiting[name] = (source, template, default,
+                         itertools.chain([default], candidates.sample(default, knobs, name)))
+    tries = {name: 0 for name in waiting}
+    counts = dict.fromkeys(waiting, 0)
+    try:
+        while waiting:
+            for name in list(waiting):
+                source, template, default, configs = waiting[name]
+                report = {}
+                while report.get("status") != "ok":
+                    config = next(configs, None)
+                    tries[name] += 1
+                    if config is None or tries[name] > 100 * (most + 1):
+                        del waiting[name]
+                        break
+                    path = out / f"{len(packed):04}.nimble"
+                    try:
+                        report = compiler.compile(
+                            source, path, f"{template}={json.dumps(config)}")
+                    except batch.CompilerDied as died:
+                        report = {"status": "crashed", "problem": str(died)}
+                    if report["status"] not in ("ok", "invalid argument"):
+                        print(f"gpu-check: {name}: {config}: {report}", file=sys.stderr)
+                    refused += report["status"] != "ok"
+                else:
+                    packed.append({"kernel": name, "file": path.name, "config": config,
+                                   "default": config == default})
+                    (folder / "candidates.json").write_text(json.dumps(packed))
+                    counts[name] += 1
+                    if counts[name] > most:
+                        del waiting[name]
+    finally:
+        compiler.close()
+    print(f"gpu-check: {len(packed)} candidates of {len(counts)} kernels; {refused} others cannot "
+          "be made", file=sys.stderr)
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/gpu-check pack", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -120,6 +185,9 @@ def main(arguments=None):
                         help="(default: all) of " + ", ".join(models.MODELS))
     parser.add_argument("--operators", type=int, default=300, metavar="N",
                         help="of ONNX's tests of operators, at most (default: %(default)s)")
+    parser.add_argument("--candidates", type=int, default=24, metavar="N",
+                        help="configurations of each kernel beside its default one (default: "
+                             "%(default)s; 0: no candidates)")
     options = parser.parse_args(arguments)
     chosen = [name for name in options.models.split(",") if name]
     for name in chosen:
@@ -132,6 +200,9 @@ def main(arguments=None):
     pack_models(options.folder, work, chosen, options.target, options.host_target)
     if options.operators:
         pack_cases(options.folder, work, options.operators, options.target, options.host_target)
+    if options.candidates:
+        pack_candidates(options.folder, work, options.candidates, options.target,
+                        options.host_target)
     size = sum(f.stat().st_size for f in options.folder.rglob("*") if f.is_file())
     print(f"gpu-check: {options.folder}: {size >> 20} MiB", file=sys.stderr)
 

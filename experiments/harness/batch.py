@@ -2,7 +2,7 @@
 
 A worker is a process that answers each number of a case that arrives on its pipe with
 `(number, *outcome)`, until None arrives. Where it dies or takes too long, the driver makes up the
-outcome and starts another.
+outcome and starts another; so it does after an outcome that ends in a Last.
 """
 
 import json
@@ -15,6 +15,10 @@ import subprocess
 import time
 
 from experiments.harness.experiment import ROOT
+
+
+class Last:
+    """What ends the outcome of a worker that is of no use for other cases."""
 
 
 class Worker:
@@ -61,6 +65,10 @@ def run_all(count, target, arguments, jobs, seconds, crashed, report):
                 worker = workers[busy[pipe]]
                 try:
                     number, *outcome = pipe.recv()
+                    if outcome and isinstance(outcome[-1], Last):
+                        outcome.pop()
+                        worker.end()  # kills it
+                        workers[busy[pipe]] = None
                     outcomes[number], worker.number = outcome, None
                 except (EOFError, ConnectionResetError):
                     worker.process.join()
@@ -103,15 +111,15 @@ class Compiler:
         self.options = options
         self.process = None
 
-    def compile(self, model, output):
-        """Returns the compiler's report of one model as a dict."""
+    def compile(self, model, output, *knobs):
+        """Returns the compiler's report of one model as a dict. `knobs`: texts of --knobs."""
         if self.process is None:
             self.process = subprocess.Popen(
                 [str(ROOT / "build" / "bin" / "nimble-compile"), "--batch", "-", "--portable",
                  self.portable, "--jobs", "1", "--crash-dir", "", *self.options],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
         try:
-            self.process.stdin.write(f"{model}\t{output}\n".encode())
+            self.process.stdin.write(("\t".join([str(model), str(output), *knobs]) + "\n").encode())
             self.process.stdin.flush()
             ready, _, _ = select.select([self.process.stdout], [], [], self.seconds)
             line = self.process.stdout.readline() if ready else b""

@@ -12,8 +12,8 @@ struct NvrtcLibrary {
   std::string why;         // there is none, if so
 };
 
-// The library that NIMBLE_NVRTC names (a file, or the folder of it), else the system's, else that of
-// the toolkit in /usr/local/cuda; looked for once.
+// The library that NIMBLE_NVRTC names (a file, or the folder of it), else the system's, else that
+// of the toolkit in /usr/local/cuda; looked for once.
 const NvrtcLibrary& nvrtc_library();
 
 }  // namespace nimble

@@ -243,9 +243,25 @@ void CudaDevice::copy_in(void* device, const void* host, size_t bytes) {
 
 void CudaDevice::copy_out(void* host, const void* device, size_t bytes) {
   enter();
-  check(driver_.cuMemcpyDtoHAsync_v2(host, address_of(device), bytes, stream_),
-        "cuMemcpyDtoHAsync");
-  check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  const auto wait_for = [&](void* to) {
+    check(driver_.cuMemcpyDtoHAsync_v2(to, address_of(device), bytes, stream_),
+          "cuMemcpyDtoHAsync");
+    check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  };
+  // Into pageable memory the driver copies twice, too, and takes longer over few bytes.
+  if (bytes > kSegment / 2) return wait_for(host);
+  // Nobody else may take the room before it is read.
+  const std::lock_guard guard(stage_lock_);
+  if (!stage_) start_staging();
+  size_t room = 0;
+  uint8_t* stage = stage_room(&room);
+  if (room < bytes) {
+    filled_ = kSegment;
+    stage = stage_room(&room);
+  }
+  filled_ += std::min(room, round_up(bytes, ChunkArena::kUnit));
+  wait_for(stage);
+  std::memcpy(host, stage, bytes);
 }
 
 void CudaDevice::copy_within(void* to, const void* from, size_t bytes) {

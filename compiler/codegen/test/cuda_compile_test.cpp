@@ -252,7 +252,7 @@ TEST(CudaModule, TellsWhatSpills) {
   const auto resources = compile_cuda(functions, gpu_target()).resources;
   EXPECT_EQ(resources.at("a").spill_bytes, 0);
   EXPECT_GT(resources.at("spilling").spill_bytes, 0);
-  EXPECT_EQ(resources.at("spilling").registers, 64);
+  EXPECT_LE(resources.at("spilling").registers, 64) << "a 1024th of a multiprocessor's";
   EXPECT_FALSE(resources.at("spilling").serialized);
 }
 

@@ -29,7 +29,7 @@ TEST(CudaMatmul, DefaultSchedulesSpillNothing) {
          {std::pair("768", "3072"), std::pair("3072", "768"), std::pair("33", "50")}) {
       const kernels::Workload w = product(type, k, n);
       const kernels::Config c = t.default_config(w, target);
-      SCOPED_TRACE(std::string(type) + " " + to_json(c));
+      SCOPED_TRACE(std::string(type) + " " + kernels::to_json(c));
       const kir::Function f = kir::unroll(t.lower(w, c, target, "kernel").functions.at(0));
       const CudaModule module = compile_cuda({&f, 1}, target);
       EXPECT_FALSE(module.bytes.empty());

@@ -117,7 +117,7 @@ TEST(CudaSource, NamesKeepWhatRegistersLose) {
   const BufferRef r = k.registers("r", DType::kF32, 1);
   const std::string text =
       body_of(k.body({set_reg(r, 0, f32(1)), let("old", reg(r, 0)), set_reg(r, 0, f32(2)),
-                      store(y, kThread, add(local("old", DType::kF32), reg(r, 0)))}));
+                      store(y, kThread, add(local("old", DType::kF32, 1), reg(r, 0)))}));
   EXPECT_THAT(text, ::testing::ContainsRegex("const f32 (v[0-9]+) = n[0-9]+_r_0;")) << text;
   EXPECT_EQ(count(text, "_r_0;\n"), 3u) << "declared, and read for each use: " << text;
 }

@@ -1,5 +1,4 @@
-// Kernels of the templates of attention, recurrent cells and convolutions as the assembler takes
-// them.
+// Kernels of templates as the assembler takes them.
 #include <gtest/gtest.h>
 
 #include "compiler/codegen/cuda/cuda.h"
@@ -43,6 +42,18 @@ std::string convolution(const std::string& channels, const std::string& groups) 
          groups + "}; let %r = relu(%y); %r }";
 }
 
+// Element by element, of an encoder's rows.
+std::string rows(const std::string& type, const std::string& calls) {
+  return "fn @f(%x: Tensor[(b, n, 768), " + type + "], %y: Tensor[(b, n, 768), " + type +
+         "], %g: Tensor[(768), " + type + "]) { " + calls + " }";
+}
+
+std::string embedding(const std::string& calls) {
+  return "fn @f(%w: Tensor[(30522, 768), f32], %i: Tensor[(b, n), i64], %g: Tensor[(768), f32]) { "
+         "let %e = gather(%w, %i) {axis = 0}; " +
+         calls + " }";
+}
+
 TEST(CudaTemplates, DefaultSchedulesSpillNothing) {
   NIMBLE_NEEDS_NVRTC();
   const kernels::TargetInfo target = gpu_target();
@@ -58,6 +69,31 @@ TEST(CudaTemplates, DefaultSchedulesSpillNothing) {
       {"gpu_recurrent", gru("false")},
       {"gpu_conv2d", convolution("64", "1")},
       {"gpu_conv2d", convolution("1", "64")},
+      {"gpu_elementwise", rows("f32", "let %a = add(%x, %g); let %z = gelu(%a); %z")},
+      {"gpu_elementwise", rows("bf16", "let %a = mul(%x, %y); let %z = tanh(%a); %z")},
+      {"gpu_elementwise", rows("f16", "let %z = concat(%x, %y) {axis = 2}; %z")},
+      {"gpu_elementwise", rows("f32",
+                               "let %h = reshape(%x) {shape = (b, n, 12, 64)}; "
+                               "let %z = transpose(%h) {axes = [0, 2, 3, 1]}; %z")},
+      {"gpu_elementwise", embedding("let %z = mul(%e, %g); %z")},
+      {"gpu_reduce", embedding("let %z = layer_norm(%e, %g, %g) {epsilon = 1e-12, axis = -1}; %z")},
+      {"gpu_reduce", rows("f32",
+                          "let %a = add(%x, %y); "
+                          "let %z = layer_norm(%a, %g, %g) {epsilon = 1e-12, axis = -1}; %z")},
+      {"gpu_reduce", rows("bf16",
+                          "let %a = add(%x, %y); "
+                          "let %z = layer_norm(%a, %g, %g) {epsilon = 1e-12, axis = -1}; %z")},
+      {"gpu_reduce", rows("f32", "let %z = softmax(%x) {axis = 1}; %z")},
+      {"gpu_reduce", rows("f32", "let %z = mean(%x) {axes = [1], keepdims = false}; %z")},
+      {"gpu_reduce", rows("f32", "let %z = argmax(%x) {axis = 2, keepdims = false}; %z")},
+      {"gpu_reduce", "fn @f(%x: Tensor[(b, n), f32]) { let %z = softmax(%x) {axis = 1}; %z }"},
+      {"gpu_reduce",
+       "fn @f(%x: Tensor[(b, 16), f32]) { "
+       "let %z = reduce_max(%x) {axes = [1], keepdims = false}; %z }"},
+      {"gpu_scan", "fn @f(%x: Tensor[(b, n), f32]) { let %z = cumsum(%x) {axis = 0}; %z }"},
+      {"gpu_pool2d",
+       "fn @f(%x: Tensor[(b, 64, h, w), f32]) { let %z = max_pool2d(%x) {kernel = [3, 3], "
+       "strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], ceil_mode = false}; %z }"},
   };
   for (const Sample& s : samples) {
     SCOPED_TRACE(s.text);
@@ -69,7 +105,7 @@ TEST(CudaTemplates, DefaultSchedulesSpillNothing) {
     const kir::Function f = kir::unroll(t->lower(w, c, target, "kernel").functions.at(0));
     const CudaModule module = compile_cuda({&f, 1}, target);
     EXPECT_FALSE(module.bytes.empty());
-    EXPECT_EQ(module.resources.at("kernel").spill_bytes, 0) << to_json(c);
+    EXPECT_EQ(module.resources.at("kernel").spill_bytes, 0) << kernels::to_json(c);
   }
 }
 

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
@@ -178,8 +179,8 @@ StmtRef GpuAttentionBlock::copy(size_t operand, const BufferRef& to, const Dim& 
       whole ? kb::async_copy(to, row * pitch + column, buffer, index, static_cast<int>(step), valid)
             : kb::store(to, row * pitch + column, kb::load_masked(buffer, index, 1, valid));
   if (total % shape_.threads != 0) one = kb::if_then(kb::lt(piece, total), std::move(one));
-  return kb::loop(kir::LoopKind::kSerial, name, 0, (total + shape_.threads - 1) / shape_.threads,
-                  std::move(one));
+  return gpu::stretched_loop(name, (total + shape_.threads - 1) / shape_.threads, 8,
+                             std::move(one));
 }
 
 bool GpuAttentionBlock::mask_has_rows() const {

@@ -15,6 +15,7 @@
 
 #include "compiler/kernels/math.h"
 #include "compiler/kernels/templates/gpu_attention.h"
+#include "compiler/kernels/templates/gpu_loops.h"
 
 namespace nimble::kernels {
 
@@ -106,6 +107,9 @@ class LanesLowering : GpuAttentionBlock {
   Dim first_key() const { return Dim::symbol("kt") * shape_.keys; }
   Dim key(int j) const { return first_key() + column() + j * kRowLanes; }
 
+  // Pieces of rows in a straight stretch of multiply-adds.
+  int64_t stretch() const { return rows_ * columns_ > 16 ? 2 : 4; }
+
   StmtRef copy_keys(const Dim& first, const std::string& name) {
     return copy(1, k_, first, shape_.keys, p_.m, o_.depth, o_.depth_pitch, name);
   }
@@ -163,7 +167,7 @@ class LanesLowering : GpuAttentionBlock {
               kb::fma(kb::extract(q[i], e), kb::extract(k[j], e), kb::reg(scores_, x))));
         }
     out.push_back(
-        kb::loop(LoopKind::kSerial, "sc", 0, o_.depth / o_.piece, kb::seq(std::move(body))));
+        gpu::stretched_loop("sc", o_.depth / o_.piece, stretch(), kb::seq(std::move(body))));
   }
 
   // Scores to weights, with what they do to the sums so far.
@@ -230,9 +234,13 @@ class LanesLowering : GpuAttentionBlock {
               kb::fma(kb::broadcast(kb::extract(weights[i], e), width), value, kb::reg(sums_, x))));
         }
       }
-    // Behind the last key all weights are zeros.
-    const Dim pieces = ir::min(shape_.keys / o_.piece, ir::ceildiv(p_.m - first_key(), o_.piece));
-    return kb::loop(LoopKind::kSerial, "vc", 0, pieces, kb::seq(std::move(body)));
+    // Behind the last key all weights are zeros. A tile's keys are sixteen or a multiple of them.
+    const int64_t steps = stretch();
+    const Dim pieces = ir::min(shape_.keys / (o_.piece * steps),
+                               ir::ceildiv(p_.m - first_key(), o_.piece * steps));
+    return kb::loop(LoopKind::kSerial, "vs", 0, pieces,
+                    kb::loop(LoopKind::kUnroll, "vc", Dim::symbol("vs") * steps, steps,
+                             kb::seq(std::move(body))));
   }
 
   StmtRef store_row(int i) {

@@ -14,6 +14,7 @@
 
 #include "compiler/kernels/math.h"
 #include "compiler/kernels/templates/gpu_attention.h"
+#include "compiler/kernels/templates/gpu_loops.h"
 
 namespace nimble::kernels {
 
@@ -154,7 +155,7 @@ class WarpsLowering : GpuAttentionBlock {
       for (int i = 0; i < 2; ++i)
         body.push_back(kb::warp_dot(fragment_, scores_, (t + i) * kSums, left_, 0, right_, 2 * i));
     }
-    out.push_back(kb::loop(LoopKind::kSerial, "sc", 0, depth_ / kDepth, kb::seq(std::move(body))));
+    out.push_back(gpu::stretched_loop("sc", depth_ / kDepth, 4, kb::seq(std::move(body))));
   }
 
   // Scores to weights, with what they do to the sums so far.

@@ -13,6 +13,7 @@
 
 #include "compiler/kernels/templates/conv2d.h"
 #include "compiler/kernels/templates/gpu.h"
+#include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
@@ -158,7 +159,7 @@ class ConvLowering {
             kb::set_reg(sums_, sum(f, i),
                         kb::fma(kb::local(name, p_.type, 1), x[i], kb::reg(sums_, sum(f, i)))));
     }
-    all.push_back(kb::loop(LoopKind::kSerial, "c", 0, p_.channels, kb::seq(std::move(body))));
+    all.push_back(gpu::stretched_loop("c", p_.channels, 4, kb::seq(std::move(body))));
     return kb::seq(std::move(all));
   }
 

@@ -196,8 +196,7 @@ class TilesLowering {
 
   // All threads take vectors of the block's sums in turn.
   StmtRef results() const {
-    const int lanes =
-        p_.vector_rhs ? 1 : dividing_lanes(w_, p_.n, std::min(4, s_.block_columns));
+    const int lanes = p_.vector_rhs ? 1 : dividing_lanes(w_, p_.n, std::min(4, s_.block_columns));
     const int across = s_.block_columns / lanes, vectors = s_.block_rows * across;
     const Dim vector = thread() + Dim::symbol("round") * s_.threads();
     const Dim at = Dim::symbol("e_at");

@@ -10,6 +10,7 @@
 // mma: a warp has tile_rows x tile_columns sums in fragments. Operands come to the registers by
 // ldmatrix, or element by element where it can't turn them over (bytes and f32 across k).
 #include <algorithm>
+#include <functional>
 
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_matmul.h"
@@ -48,6 +49,18 @@ bool is_power(int n) {
 
 StmtRef let(const char* name, const Dim& d, int64_t most, int64_t divisor = 1) {
   return kb::let_index(name, kb::index(d), ir::SymbolFacts{0, most, divisor});
+}
+
+// `body` for each of `count` parts of a step, by their number `var`: a few of them unrolled, since
+// what is assembled grows with them and the time of a round does not.
+StmtRef in_rounds(const char* var, int count, const std::function<StmtRef(const Dim&)>& body) {
+  constexpr int kUnrolled = 4;
+  const int unrolled = power_in(count, kUnrolled), rounds = count / unrolled;
+  const std::string round = std::string(var) + "_round";
+  if (rounds == 1) return kb::loop(LoopKind::kUnroll, var, 0, count, body(Dim::symbol(var)));
+  return kb::loop(LoopKind::kSerial, round, 0, rounds,
+                  kb::loop(LoopKind::kUnroll, var, 0, unrolled,
+                           body(Dim::symbol(round) * unrolled + Dim::symbol(var))));
 }
 
 Dim team_of(const Schedule& s) {
@@ -116,7 +129,23 @@ class ScalarUnit final : public Unit {
   }
 
   StmtRef step(const Dim& slot) const override {
-    const Dim from = team_of(s_) * slice_ + Dim::symbol("kq") * deep_;
+    return in_rounds("kq", slice_ / deep_, [&](const Dim& part) {
+      return products(slot, team_of(s_) * slice_ + part * deep_);
+    });
+  }
+
+  StmtRef keep(const SharedSums& sums) const override {
+    std::vector<StmtRef> all;
+    for (int i = 0; i < s_.tile_rows; ++i)
+      for (int v = 0; v < vectors_; ++v)
+        all.push_back(kb::store(sums.buffer, sums.at(team_of(s_), row(i), column(v)),
+                                kb::reg(sums_, i * vectors_ + v)));
+    return kb::seq(std::move(all));
+  }
+
+ private:
+  // Adds the products of `deep_` places of k.
+  StmtRef products(const Dim& slot, const Dim& from) const {
     std::vector<StmtRef> all;
     const auto load = [&](const SharedTile& t, const Dim& x, const Dim& k, int lanes) {
       return kb::cast(sum_, kb::load(t.buffer(), t.at(slot, x, k), lanes));
@@ -147,19 +176,9 @@ class ScalarUnit final : public Unit {
               sums_, element, is_float(sum_) ? kb::fma(a, b, sum) : kb::add(kb::mul(a, b), sum)));
         }
     }
-    return kb::loop(LoopKind::kUnroll, "kq", 0, slice_ / deep_, kb::seq(std::move(all)));
-  }
-
-  StmtRef keep(const SharedSums& sums) const override {
-    std::vector<StmtRef> all;
-    for (int i = 0; i < s_.tile_rows; ++i)
-      for (int v = 0; v < vectors_; ++v)
-        all.push_back(kb::store(sums.buffer, sums.at(team_of(s_), row(i), column(v)),
-                                kb::reg(sums_, i * vectors_ + v)));
     return kb::seq(std::move(all));
   }
 
- private:
   Dim row(int i) const { return Dim::symbol("ty") + i * threads_.down; }
   Dim column(int v) const { return (Dim::symbol("tx") + v * threads_.across) * lanes_; }
 
@@ -224,16 +243,9 @@ class MatrixUnit final : public Unit {
   }
 
   StmtRef step(const Dim& slot) const override {
-    const Dim from = (team_of(s_) * steps_ + Dim::symbol("ks")) * row_.k;
-    std::vector<StmtRef> all;
-    for (int i = 0; i < tall_; ++i) load_lhs(slot, from, i, all);
-    for (int j = 0; j < wide_; j += 2) load_rhs(slot, from, j, std::min(2, wide_ - j), all);
-    for (int i = 0; i < tall_; ++i)
-      for (int j = 0; j < wide_; ++j)
-        all.push_back(kb::warp_dot(row_.id, sums_, (i * wide_ + j) * row_.sum_registers(),
-                                   lhs_registers_, i * row_.a_registers(), rhs_registers_,
-                                   j * row_.b_registers()));
-    return kb::loop(LoopKind::kUnroll, "ks", 0, steps_, kb::seq(std::move(all)));
+    return in_rounds("ks", steps_, [&](const Dim& part) {
+      return products(slot, (team_of(s_) * steps_ + part) * row_.k);
+    });
   }
 
   StmtRef keep(const SharedSums& sums) const override {
@@ -269,6 +281,19 @@ class MatrixUnit final : public Unit {
     return {origin.row + in_group * (next.row - origin.row) + groups * (group.row - origin.row),
             origin.column + in_group * (next.column - origin.column) +
                 groups * (group.column - origin.column)};
+  }
+
+  // Adds the products of one fragment's depth of k.
+  StmtRef products(const Dim& slot, const Dim& from) const {
+    std::vector<StmtRef> all;
+    for (int i = 0; i < tall_; ++i) load_lhs(slot, from, i, all);
+    for (int j = 0; j < wide_; j += 2) load_rhs(slot, from, j, std::min(2, wide_ - j), all);
+    for (int i = 0; i < tall_; ++i)
+      for (int j = 0; j < wide_; ++j)
+        all.push_back(kb::warp_dot(row_.id, sums_, (i * wide_ + j) * row_.sum_registers(),
+                                   lhs_registers_, i * row_.a_registers(), rhs_registers_,
+                                   j * row_.b_registers()));
+    return kb::seq(std::move(all));
   }
 
   void load_lhs(const Dim& slot, const Dim& from, int i, std::vector<StmtRef>& all) const {

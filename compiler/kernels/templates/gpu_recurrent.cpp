@@ -21,6 +21,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/gpu.h"
+#include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
@@ -209,10 +210,14 @@ class StepLowering {
         body.push_back(kb::set_reg(sums_, r,
                                    kb::fma(kb::broadcast(kb::extract(state[r], e), lanes),
                                            kb::cast(cell_.dtype, weights[e]), kb::reg(sums_, r))));
-    StmtRef one = kb::seq(std::move(body));
-    if (groups % parts != 0) one = kb::if_then(kb::lt(group, groups), std::move(one));
-    StmtRef loop =
-        kb::loop(LoopKind::kSerial, var, 0, (groups + parts - 1) / parts, std::move(one));
+    // All parts have something in the whole steps, and then some of them once more.
+    const StmtRef one = kb::seq(std::move(body));
+    const int64_t whole = groups / parts;
+    StmtRef loop = gpu::stretched_loop(var, whole, s_.rows > 2 ? 2 : 4, one);
+    if (groups % parts != 0)
+      loop =
+          kb::seq({std::move(loop), kb::if_then(kb::lt(whole * parts + part(), groups),
+                                                kb::loop(LoopKind::kUnroll, var, whole, 1, one))});
     kir::Condition active;
     for (const Below& b : where) active = kb::both(std::move(active), kb::lt(b.a, b.b));
     all.push_back(kb::if_then(std::move(active), std::move(loop)));

@@ -30,6 +30,16 @@ TEST(Targets, AreLevelsOfCpusInTheSameOrder) {
   EXPECT_EQ(ours(Architecture::kAArch64), known(CpuArchitecture::kAArch64));
 }
 
+// Code that is tried on this machine's processor is none of a GPU's.
+TEST(Targets, OfGpusAreLoadedAndNoLevelsOfMachines) {
+  EXPECT_TRUE(loaded_target_by_name("sm_90a").is_gpu());
+  for (const std::string& level : machine_levels()) EXPECT_FALSE(target_by_name(level).is_gpu());
+  for (const TargetRow& row : all_targets()) {
+    EXPECT_EQ(row.info.is_gpu(), row.architecture == Architecture::kNvidia) << row.info.level;
+    EXPECT_EQ(row.info.is_gpu(), row.info.shared_bytes > 0) << row.info.level;
+  }
+}
+
 // A CPU is of a level only if it has what code for it uses.
 TEST(Targets, AskForNoFeatureBeyondTheirLevel) {
   for (const TargetRow& row : all_targets()) {
@@ -89,6 +99,7 @@ TEST(Targets, HaveTheInstructionsOfFragments) {
   };
   expect_all(kir::all_fragments());
   expect_all(kir::all_tile_fragments());
+  expect_all(kir::all_warp_fragments());
   for (const kir::FragmentOtherwise& o : kir::all_fragments_otherwise())
     EXPECT_TRUE(std::any_of(all_targets().begin(), all_targets().end(), [&](const TargetRow& t) {
       return t.info.has(std::string(o.feature));

@@ -333,9 +333,8 @@ void DeviceAnalysis::group(const Binding& b) {
   const Expr& e = *b.value;
   // What decides shapes from contents, and so is read by shape code, stays with the host.
   const bool host = std::any_of(
-      e.primitive->body->bindings.begin(), e.primitive->body->bindings.end(), [](const Binding& x) {
-        return !x.value->op.empty() && decides_shapes(*x.value);
-      });
+      e.primitive->body->bindings.begin(), e.primitive->body->bindings.end(),
+      [](const Binding& x) { return !x.value->op.empty() && decides_shapes(*x.value); });
   const Domain d = host ? kHost : kernel(e.primitive->attrs);
   for (size_t i = 0; i < e.args.size(); ++i) {
     if (!e.args[i].is_var()) continue;  // read where the kernel runs

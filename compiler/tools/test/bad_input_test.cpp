@@ -236,6 +236,12 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
   for (const char* option : {"--decode-end=-7", "--decode-context=-1", "--decode-top-k=0"})
     EXPECT_EQ(compile(file("model.nir"), {"--decode", "greedy", option}).code, kExitUsage)
         << option;
+  expect_error(compile(file("model.nir"), {"--knobs", "dense"}), {"is not TEMPLATE=JSON"},
+               kExitUsage);
+  expect_error(compile(file("model.nir"), {"--knobs", "elementwise={\"unroll\""}),
+               {"is not valid JSON"});
+  expect_error(compile(file("model.nir"), {"--knobs", "elementwise={\"unrol\":2}"}),
+               {"knobs of elementwise", "no knob unrol", "its knobs: "});
   EXPECT_EQ(run({"nimble-compile", file("model.nir")}).code, kExitUsage) << "no output";
   EXPECT_EQ(run({"nimble-compile", "--nonsense"}).code, kExitUsage);
   expect_nothing_written();

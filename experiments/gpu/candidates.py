@@ -1,0 +1,282 @@
+"""Candidates of `scripts/gpu-check`: kernels of a GPU in many configurations, each a small program.
+
+A program makes its weights from vectors by the outer product's sine, so that there is nothing to
+carry or to copy, and more of them than the second-level cache holds; each product then reads its
+own from memory, as those of a whole model do.
+"""
+
+import dataclasses
+import itertools
+import json
+import random
+
+import numpy as np
+
+SIZES = (19, 53, 104)  # rows of a product, lengths of a sequence
+CACHE_BYTES = 96 << 20  # what a kernel's weights are more than, all together
+TOLERANCE = 1e-4  # against the default configuration's result, of the largest number
+NARROW_TOLERANCE = 1e-2  # where results are rounded to bf16
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """`text` is the program, `kernel` how the kernel's name in it ends; `inputs` maps a size to
+    arrays; a size matters to it or not."""
+    name: str
+    kernel: str
+    text: str
+    inputs: object
+    sizes: tuple = SIZES
+    tolerance: float = TOLERANCE
+
+
+def signature(inputs, outputs):
+    quoted = [", ".join(f'"{name}"' for name in names) for names in (inputs, outputs)]
+    empty = ", ".join('""' for _ in inputs)
+    return f"signature @main {{inputs = [{quoted[0]}], outputs = [{quoted[1]}], " \
+           f"defaults = [{empty}]}};\n"
+
+
+def program(inputs, lines, outputs):
+    """`inputs` maps names to types; `outputs` maps names to variables."""
+    parameters = ", ".join(f"%{name}: Tensor[{type_}]" for name, type_ in inputs.items())
+    variables = list(outputs.values())
+    if len(variables) > 1:
+        lines = [*lines, f"let %results = ({', '.join(variables)});"]
+        variables = ["%results"]
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"{signature(inputs, outputs)}fn @main({parameters}) {{\n{body}  {variables[0]}\n}}\n"
+
+
+def draw(seed, *shape, scale=1.0):
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
+
+
+def weights_of(count, rows, columns, dtype):
+    """Returns the inputs and lines that make %w0, %w1, …."""
+    inputs = {"v": f"(1, {columns}), f32"}
+    lines = []
+    for i in range(count):
+        inputs[f"u{i}"] = f"({rows}, 1), f32"
+        lines += [f"let %a{i} = mul(%u{i}, %v);", f"let %s{i} = sin(%a{i});",
+                  f"let %{'w' if dtype == 'f32' else 't'}{i} = mul(%s{i}, 0.05f32);"]
+        if dtype != "f32":
+            lines.append(f"let %w{i} = cast(%t{i}) {{dtype = {dtype}}};")
+    return inputs, lines
+
+
+def vectors(count, rows, columns):
+    return {"v": draw(1, 1, columns, scale=10),
+            **{f"u{i}": draw(2 + i, rows, 1, scale=10) for i in range(count)}}
+
+
+def product(k, n, follow, dtype):
+    """A product of BERT-base: `follow` is "", "gelu" or "residual"."""
+    element = 2 if dtype == "bf16" else 4
+    count = -(-CACHE_BYTES // (k * n * element))
+    inputs, lines = weights_of(count, k, n, dtype)
+    inputs.update(x=f"(n, {k}), f32", bias=f"({n}), f32")
+    x = "%x"
+    if dtype != "f32":
+        lines.append(f"let %xt = cast(%x) {{dtype = {dtype}}};")
+        x = "%xt"
+    if follow == "residual":
+        inputs["y"] = f"(n, {n}), f32"
+    out = "" if dtype == "f32" else " {out = f32}"
+    results = []
+    for i in range(count):
+        lines += [f"let %p{i} = matmul({x}, %w{i}){out};", f"let %b{i} = add(%bias, %p{i});"]
+        results.append(f"%b{i}")
+        if follow == "residual":
+            lines.append(f"let %r{i} = add(%b{i}, %y);")
+            results[i] = f"%r{i}"
+        elif follow == "gelu":
+            lines.append(f"let %g{i} = gelu(%b{i});")
+            results[i] = f"%g{i}"
+            if dtype != "f32":  # what the next product takes
+                lines.append(f"let %h{i} = cast(%g{i}) {{dtype = {dtype}}};")
+                results[i] = f"%h{i}"
+    total = ""
+    for i, result in enumerate(results):
+        lines.append(f"let %m{i} = sum({result}) {{axes = [1], keepdims = false}};")
+        if total:
+            lines.append(f"let %z{i} = add(%m{i}, {total});")
+        total = f"%z{i}" if total else f"%m{i}"
+    lines.append(f"let %total = cast({total}) {{dtype = f32}};")
+    outputs = {"total": "%total"}
+    if not (follow == "gelu" and dtype != "f32"):  # else numpy has no such type
+        outputs["first"] = results[0]
+
+    def arrays(rows):
+        given = {**vectors(count, k, n), "x": draw(100, rows, k), "bias": draw(101, n)}
+        if follow == "residual":
+            given["y"] = draw(102, rows, n)
+        return given
+    label = "-".join(part for part in ("product", f"{k}x{n}", follow, dtype) if part)
+    return Kernel(label, "_matmul", program(inputs, lines, outputs), arrays,
+                  tolerance=TOLERANCE if dtype == "f32" else NARROW_TOLERANCE)
+
+
+def attention():
+    inputs = {"x": "(b, n, 2304), f32", "mask": "(b, 1, n, n), f32"}
+    lines = [f"let %{name} = slice(%x) {{axes = [2], starts = ({i * 768},), "
+             f"ends = ({(i + 1) * 768},), steps = [1]}};" for i, name in enumerate("qkv")]
+    lines.append("let %y = attention(%q, %k, %v, %mask) {heads = 12, scale = 0.125};")
+
+    def arrays(n):
+        mask = np.where(draw(3, 1, 1, n, n) < 1.5, 0, -1e4).astype(np.float32)
+        return {"x": draw(4, 1, n, 2304), "mask": mask}
+    return Kernel("attention-12x64", "_attention", program(inputs, lines, {"y": "%y"}), arrays)
+
+
+def layer_norm():
+    inputs = {"x": "(n, 768), f32", "scale": "(768), f32", "shift": "(768), f32"}
+    lines = ["let %y = layer_norm(%x, %scale, %shift) {axis = 1, epsilon = 1e-12};"]
+    return Kernel("layer-norm-768", "_layer_norm", program(inputs, lines, {"y": "%y"}),
+                  lambda n: {"x": draw(5, n, 768), "scale": draw(6, 768), "shift": draw(7, 768)})
+
+
+def lstm_cell(hidden=512, steps=16):
+    inputs, lines = weights_of(1, hidden, 4 * hidden, "f32")
+    inputs.update({f"x{i}": f"(1, {4 * hidden}), f32" for i in range(steps)})
+    inputs.update(h=f"(1, {hidden}), f32", c=f"(1, {hidden}), f32")
+    h, c = "%h", "%c"
+    for i in range(steps):
+        lines += [f"let %both{i} = lstm_cell(%x{i}, {h}, {c}, %w0);",
+                  f"let %h{i} = %both{i}[0];", f"let %c{i} = %both{i}[1];"]
+        h, c = f"%h{i}", f"%c{i}"
+
+    def arrays(_):
+        return {**vectors(1, hidden, 4 * hidden),
+                **{f"x{i}": draw(10 + i, 1, 4 * hidden) for i in range(steps)},
+                "h": draw(8, 1, hidden), "c": draw(9, 1, hidden)}
+    return Kernel(f"lstm-cell-{hidden}", "_lstm_cell", program(inputs, lines, {"h": h, "c": c}),
+                  arrays, sizes=(1,))
+
+
+def kernels():
+    """What is tried, the most important first."""
+    products = [(768, 2304, ""), (768, 3072, "gelu"), (3072, 768, "residual"),
+                (768, 768, "residual")]
+    all_kernels = [product(k, n, follow, "f32") for k, n, follow in products]
+    all_kernels += [attention(), lstm_cell(), layer_norm()]
+    all_kernels += [product(k, n, follow, "bf16") for k, n, follow in products]
+    return {kernel.name: kernel for kernel in all_kernels}
+
+
+# ------------------------------------------------------------------ configurations
+
+def is_plausible(config):
+    """Whether a schedule of gpu_matmul has a sensible number of threads; others always."""
+    if "tile_rows" not in config:
+        return True
+    tiles = (config["block_rows"] // config["tile_rows"]
+             * (config["block_columns"] // config["tile_columns"]))
+    threads = tiles * config["k_split"] * (1 if config["unit"] == "simt" else 32)
+    per_thread = config["tile_rows"] * config["tile_columns"]
+    return 64 <= threads <= 512 and (config["unit"] != "simt" or 4 <= per_thread <= 64)
+
+
+def sample(default, knobs, seed):
+    """Yields distinct configurations without end, or until no other is found: in turns one with one
+    to three knobs changed, and one drawn from all."""
+    generator = random.Random(seed)
+    seen = [default]
+    every = [name for name, choices in knobs.items() if len(choices) > 1]
+    few = len(list(itertools.islice(itertools.product(*knobs.values()), 513))) <= 512
+    if few:
+        all_of_them = [dict(zip(knobs, values)) for values in itertools.product(*knobs.values())]
+        generator.shuffle(all_of_them)
+        yield from (config for config in all_of_them
+                    if config != default and is_plausible(config))
+        return
+    misses = 0
+    for turn in itertools.count():
+        names = every if turn % 2 else generator.sample(
+            every, generator.randint(1, min(3, len(every))))
+        config = {**default, **{name: generator.choice(knobs[name]) for name in names}}
+        if config in seen or not is_plausible(config):
+            misses += 1
+            if misses > 20000:
+                return
+            continue
+        misses = 0
+        seen.append(config)
+        yield config
+
+
+# ------------------------------------------------------------------ results
+
+def kernel_ns(profile, kernel, config):
+    """The mean time of the kernel's calls in ns, of a profile; None if there is none of the
+    configuration."""
+    rows = [row for row in profile["kernels"]
+            if row["name"].endswith(kernel) and json.loads(row["config"]) == config]
+    count = sum(row["count"] for row in rows)
+    return sum(row["total_ns"] for row in rows) / count if count else None
+
+
+def ranking(rows):
+    """{kernel: {size: rows from fast to slow}}, each with its time over the default's (`ratio`)."""
+    out = {}
+    for row in rows:
+        for size, ns in row.get("ns", {}).items():
+            out.setdefault(row["kernel"], {}).setdefault(size, []).append(
+                {"ns": ns, "config": row["config"], "default": row["default"]})
+    for sizes in out.values():
+        for size, found in sizes.items():
+            found.sort(key=lambda row: row["ns"])
+            default = next((row["ns"] for row in found if row["default"]), None)
+            for row in found:
+                row["ratio"] = row["ns"] / default if default else None
+    return out
+
+
+def joint(rows):
+    """{kernel: rows from fast to slow}, by the geometric mean over sizes of the time over the
+    default's: what one configuration for all sizes should be."""
+    out = {}
+    for kernel in dict.fromkeys(row["kernel"] for row in rows):
+        of_kernel = [row for row in rows if row["kernel"] == kernel and row.get("ns")]
+        default = next((row["ns"] for row in of_kernel if row["default"]), None)
+        if not default:
+            continue
+        found = [{"config": row["config"], "default": row["default"],
+                  "ratio": float(np.exp(np.mean([np.log(row["ns"][size] / default[size])
+                                                 for size in default])))}
+                 for row in of_kernel if row["ns"].keys() == default.keys()]
+        out[kernel] = sorted(found, key=lambda row: row["ratio"])
+    return out
+
+
+def changes(config, default):
+    """What of a configuration differs from the default one, for people."""
+    return ", ".join(f"{name} {value}" for name, value in config.items()
+                     if default.get(name) != value) or "the default"
+
+
+def lines(rows, most=5):
+    """The tables for people."""
+    out = []
+    orders = joint(rows)
+    for kernel, sizes in ranking(rows).items():
+        default = next((row["config"] for row in rows
+                        if row["kernel"] == kernel and row["default"]), {})
+        text = ", ".join(f"{name} {value}" for name, value in default.items())
+        out += [f"### {kernel}", "", f"The default: {text}.", "",
+                "| size | us | of the default's | configuration |", "| --- | --- | --- | --- |"]
+        for size, found in sizes.items():
+            shown = found[:most] + [row for row in found[most:] if row["default"]]
+            for row in shown:
+                ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+                out.append(f"| {size} | {row['ns'] / 1000:.1f} | {ratio} | "
+                           f"{changes(row['config'], default)} |")
+        for row in orders.get(kernel, [])[:most]:
+            out.append(f"| all | | {row['ratio']:.2f} | {changes(row['config'], default)} |")
+        out.append("")
+    problems = [row for row in rows if row.get("problem")]
+    if problems:
+        out += [f"{len(problems)} of {len(rows)} candidates failed:", ""]
+        out += [f"- {row['kernel']}, {changes(row['config'], {})}: {row['problem']}"
+                for row in problems[:20]] + [""]
+    return out

@@ -1,0 +1,113 @@
+"""Single kernels in many configurations (experiments/gpu/candidates.py)."""
+
+import itertools
+import pathlib
+import re
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from experiments.gpu import candidates  # noqa: E402
+
+MATMUL = {"unit": ["simt"], "block_rows": [4, 8, 16, 32], "block_columns": [16, 32, 64],
+          "tile_rows": [1, 2, 4, 8], "tile_columns": [4, 8], "k_step": [16, 32, 64],
+          "k_split": [1, 2, 4, 8], "stages": [2, 3, 4]}
+DEFAULT = {"unit": "simt", "block_rows": 16, "block_columns": 32, "tile_rows": 4,
+           "tile_columns": 4, "k_step": 64, "k_split": 8, "stages": 4}
+
+
+def row(kernel, config, ns, default=False):
+    return {"kernel": kernel, "config": config, "default": default, "ns": ns}
+
+
+class Programs(unittest.TestCase):
+    def test_inputs_are_those_of_the_program(self):
+        for kernel in candidates.kernels().values():
+            parameters = re.search(r"fn @main\((.*)\) \{", kernel.text)[1]
+            found = re.findall(r"%(\w+): Tensor\[\(([^)]*)\)", parameters)
+            for size in kernel.sizes:
+                arrays = kernel.inputs(size)
+                self.assertEqual([name for name, _ in found], re.findall(
+                    r'"(\w+)"', kernel.text.split("outputs")[0]))
+                self.assertEqual(set(arrays), {name for name, _ in found})
+                for name, dims in found:
+                    wanted = [{"n": size, "b": 1}.get(d) or int(d) for d in dims.split(", ")]
+                    self.assertEqual(list(arrays[name].shape), wanted, name)
+
+    def test_weights_are_more_than_the_cache_holds(self):
+        kernel = candidates.kernels()["product-768x768-residual-bf16"]
+        count = len(re.findall(r"= matmul\(%xt, %w\d+\)", kernel.text))
+        self.assertGreaterEqual(count * 768 * 768 * 2, candidates.CACHE_BYTES)
+
+
+class Sampling(unittest.TestCase):
+    def test_configurations_are_distinct_and_plausible(self):
+        found = list(itertools.islice(candidates.sample(DEFAULT, MATMUL, 1), 60))
+        self.assertEqual(len(found), 60)
+        for i, config in enumerate(found):
+            self.assertNotIn(config, [DEFAULT, *found[:i]])
+            self.assertEqual(config.keys(), DEFAULT.keys())
+            self.assertTrue(candidates.is_plausible(config))
+            for name, value in config.items():
+                self.assertIn(value, MATMUL[name])
+        for name in ("block_rows", "block_columns", "k_split", "stages"):
+            self.assertEqual({config[name] for config in found}, set(MATMUL[name]), name)
+
+    def test_a_seed_gives_the_same_ones(self):
+        first, second = (list(itertools.islice(candidates.sample(DEFAULT, MATMUL, "a"), 20))
+                         for _ in range(2))
+        self.assertEqual(first, second)
+
+    def test_a_small_space_is_taken_whole(self):
+        knobs = {"rows": [1, 2], "threads": [64, 128, 256]}
+        default = {"rows": 1, "threads": 128}
+        found = list(candidates.sample(default, knobs, 3))
+        self.assertEqual(len(found), 5)
+        self.assertNotIn(default, found)
+
+    def test_threads_of_a_product(self):
+        self.assertTrue(candidates.is_plausible(DEFAULT))  # 4 * 8 * 8 threads
+        self.assertFalse(candidates.is_plausible({**DEFAULT, "k_split": 1, "block_rows": 4}))
+        self.assertFalse(candidates.is_plausible(
+            {**DEFAULT, "unit": "matrix", "k_split": 8, "block_columns": 64}))
+        self.assertTrue(candidates.is_plausible({"threads": 32}))
+
+
+class Tables(unittest.TestCase):
+    ROWS = [row("a", {"x": 1}, {"19": 100.0, "53": 100.0}, True),
+            row("a", {"x": 2}, {"19": 50.0, "53": 200.0}),
+            row("a", {"x": 3}, {"19": 80.0, "53": 80.0}),
+            {**row("a", {"x": 4}, {}), "problem": "WRONG: y"}]
+
+    def test_times_of_a_profile(self):
+        profile = {"kernels": [
+            {"name": "k1_matmul", "config": '{"x":1}', "count": 2, "total_ns": 30},
+            {"name": "k1_matmul", "config": '{"x":1}', "count": 1, "total_ns": 30},
+            {"name": "k1_matmul", "config": '{"x":2}', "count": 1, "total_ns": 1},
+            {"name": "k2_sum", "config": '{"x":1}', "count": 1, "total_ns": 5}]}
+        self.assertEqual(candidates.kernel_ns(profile, "_matmul", {"x": 1}), 20)
+        self.assertIsNone(candidates.kernel_ns(profile, "_matmul", {"x": 3}))
+
+    def test_each_size_has_its_order(self):
+        found = candidates.ranking(self.ROWS)["a"]
+        self.assertEqual([r["config"]["x"] for r in found["19"]], [2, 3, 1])
+        self.assertEqual([r["config"]["x"] for r in found["53"]], [3, 1, 2])
+        self.assertEqual([r["ratio"] for r in found["53"]], [0.8, 1.0, 2.0])
+
+    def test_one_for_all_sizes(self):
+        found = candidates.joint(self.ROWS)["a"]
+        self.assertEqual([r["config"]["x"] for r in found], [3, 1, 2])
+        self.assertAlmostEqual(found[0]["ratio"], 0.8)
+        self.assertAlmostEqual(found[2]["ratio"], 1.0)
+
+    def test_the_page_has_the_best_and_the_default(self):
+        text = "\n".join(candidates.lines(self.ROWS, most=1))
+        self.assertIn("| 19 | 0.1 | 0.50 | x 2 |", text)
+        self.assertIn("| 19 | 0.1 | 1.00 | the default |", text)
+        self.assertIn("1 of 4 candidates failed", text)
+        self.assertIn("WRONG: y", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

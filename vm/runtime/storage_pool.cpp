@@ -83,8 +83,8 @@ Block StoragePool::obtain(uint64_t size, bool* zeros) {
   return hand_out({static_cast<uint8_t*>(data), size});
 }
 
-// The smallest free block that serves, within reach; null if there is none. Of the host's memory the
-// one that was used last; of another device's the lowest, so that a program that makes the same
+// The smallest free block that serves, within reach; null if there is none. Of the host's memory
+// the one that was used last; of another device's the lowest, so that a program that makes the same
 // requests again gets the same addresses, in whatever order they were given back
 // (vm/interpreter/gpu_stretches.h).
 Block StoragePool::take_kept(uint64_t size) {

@@ -1,7 +1,7 @@
 // Whole programs whose kernels are a GPU's.
-#include "vm/interpreter/test/gpu_harness.h"
-
 #include <gmock/gmock.h>
+
+#include "vm/interpreter/test/gpu_harness.h"
 
 namespace nimble::rt {
 namespace {

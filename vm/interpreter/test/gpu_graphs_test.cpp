@@ -2,6 +2,8 @@
 // runs a graph's nodes that have no order between them backwards.
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "vm/interpreter/gpu_stretches.h"
 #include "vm/interpreter/test/gpu_harness.h"
 
@@ -156,16 +158,6 @@ TEST_F(GpuGraphs, AddressesMayChange) {
   }
 }
 
-// What is put off must not be there when somebody else gets the memory.
-TEST_F(GpuGraphs, MemoryThatGoesBackIsUsedNoMore) {
-  SessionOptions options;
-  options.memory_limit =
-      1 << 20;  // two tensors at once fit, with what is kept of others they don't
-  load(executable(doublings(6, "FreeTensor r2\n" + allocate(6))), options);
-  for (int run = 0; run < 4; ++run)
-    for (size_t n : {20000, 50000, 60000}) check(n, 6, static_cast<float>(run));
-}
-
 TEST_F(GpuGraphs, ProfilesSeeEachKernel) {
   load(executable(doublings(6)));
   for (int run = 0; run < 3; ++run) check(5, 6);
@@ -268,41 +260,110 @@ TEST_F(GpuGraphs, WithoutAGraphOneByOne) {
   check(2, 6);
 }
 
-TEST_F(GpuGraphs, OnlySoManyAreKept) {
-  load(executable(doublings(6)));  // its module's functions
-  check(1, 6);
-  CudaDevice& device = cuda_device();
-  DeviceModule module(device,
-                      std::span(reinterpret_cast<const uint8_t*>(STANDIN_CUDA_IMAGE "add_0"),
-                                sizeof STANDIN_CUDA_IMAGE "add_0" - 1),
-                      "test");
-  const cuda::Function f = module.find("add_0", 0);
-  void* const memory = device.allocate(4096);
-  {
-    GpuStretches stretches(device);
-    LaunchWords words(6);
-    const auto stretch = [&](uint64_t which, uint64_t last) {
-      device.enter();
-      for (uint64_t i = 0; i < 5; ++i) {
-        words.set(f, {4, 1, 1}, 32, 0, 6);
-        const auto address = reinterpret_cast<uintptr_t>(memory);
-        const uint64_t values[] = {address, address, address + 2048, i == 4 ? last : which, 0, 0};
-        std::copy_n(values, 6, words.parameters());
-        stretches.add(words);
-      }
-      device.synchronize();
-    };
-    for (uint64_t which = 0; which < 2000; ++which) {
-      stretch(which % 30, which / 30);
-      EXPECT_LE(stretches.kept_launches(), GpuStretches::kKept);
+// Launches of a kernel without a machine.
+class Stretches : public GpuGraphs {
+ protected:
+  Stretches()
+      : device_(cuda_device()),
+        module_(device_, std::span(reinterpret_cast<const uint8_t*>(kImage.data()), kImage.size()),
+                "test"),
+        memory_(static_cast<uint8_t*>(device_.allocate(kBytes))) {}
+  ~Stretches() override { device_.free(memory_, kBytes); }
+  // Adds y = x + x five times, over so many elements, the last time over others.
+  void add(uint64_t n, uint64_t last) {
+    device_.enter();
+    for (uint64_t i = 0; i < 5; ++i) {
+      words_.set(function_, {4, 1, 1}, 32, 0, 6);
+      const auto address = reinterpret_cast<uintptr_t>(memory_);
+      const uint64_t values[] = {address, address, address + kBytes / 2, i == 4 ? last : n, 0, 0};
+      std::copy_n(values, 6, words_.parameters());
+      stretches_.add(words_);
     }
-    EXPECT_EQ(stretches.kept_launches(), 5u * 30 * 8);  // of the many that begin alike
-    for (uint64_t which = 0; which < 2000; ++which) stretch(which % 32, 0);
-    EXPECT_GE(stretches.graphs(), 30u);
-    stretches.clear();
-    EXPECT_EQ(stretches.kept_launches() + stretches.graphs(), 0u);
   }
-  device.free(memory, 4096);
+
+  static constexpr std::string_view kImage = STANDIN_CUDA_IMAGE "add_0";
+  static constexpr size_t kBytes = 4096;
+  CudaDevice& device_;
+  DeviceModule module_;
+  const cuda::Function function_ = module_.find("add_0", 0);
+  uint8_t* memory_;
+  GpuStretches stretches_{device_};
+  LaunchWords words_{6};
+};
+
+// Whatever else is asked of the device comes behind what is put off, and so does whoever gets
+// memory that goes back.
+TEST_F(Stretches, NothingOvertakesThem) {
+  for (int i = 0; i < 2; ++i) {
+    add(7, 7);
+    device_.synchronize();
+  }
+  EXPECT_EQ(launches(), 10);
+  void* const other = device_.allocate(kBytes);
+  float out = 0;
+  const std::vector<std::function<void()>> uses = {
+      [&] { device_.free(other, kBytes); },
+      [&] { device_.copy_in(memory_, &out, sizeof out); },
+      [&] { device_.copy_out(&out, memory_, sizeof out); },
+      [&] { device_.copy_within(memory_, memory_ + kBytes / 2, sizeof out); },
+      [&] { device_.clear(memory_, kBytes); },
+      [&] { device_.trim(); },
+      [&] { device_.synchronize(); },
+      [&] { CudaEvent event(device_); },
+      [&] { PinnedMemory pinned(device_, 1); },
+  };
+  int whole = 0;
+  for (const auto& use : uses) {
+    add(7, 7);
+    void* const more = device_.allocate(kBytes);  // is nobody's business
+    EXPECT_EQ(graphs(), whole);
+    use();
+    EXPECT_EQ(graphs(), ++whole);
+    device_.free(more, kBytes);
+  }
+  EXPECT_EQ(launches(), 10);
+  // What is dropped is never asked for.
+  add(7, 7);
+  stretches_.drop();
+  device_.synchronize();
+  EXPECT_EQ(graphs(), whole);
+}
+
+// An error where memory goes back is told at the next launch.
+TEST_F(Stretches, ErrorsWait) {
+  for (int i = 0; i < 3; ++i) {
+    add(7, 7);
+    device_.synchronize();
+  }
+  void* const other = device_.allocate(kBytes);
+  add(7, 7);
+  driver().fail("cuGraphLaunch", 1, 2);
+  device_.free(other, kBytes);
+  EXPECT_THROW(add(7, 7), Error);
+  add(7, 7);
+  device_.synchronize();
+}
+
+TEST_F(Stretches, OnlySoManyAreKept) {
+  for (uint64_t i = 0; i < 2000; ++i) {
+    add(i % 30, i / 30);
+    device_.synchronize();
+    EXPECT_LE(stretches_.kept_launches(), GpuStretches::kKept);
+  }
+  EXPECT_EQ(stretches_.kept_launches(), 5u * 30 * 8);  // of the many that begin alike
+  for (uint64_t i = 0; i < 2000; ++i) {
+    add(i % 100, 0);
+    device_.synchronize();
+  }
+  EXPECT_GE(stretches_.graphs(), 100u);
+  for (uint64_t n = 0; n < 128; ++n)
+    for (uint64_t last = 0; last < 8; ++last) {
+      add(n, last);
+      device_.synchronize();
+      EXPECT_LE(stretches_.kept_launches(), GpuStretches::kKept);
+    }
+  stretches_.clear();
+  EXPECT_EQ(stretches_.kept_launches() + stretches_.graphs(), 0u);
 }
 
 }  // namespace

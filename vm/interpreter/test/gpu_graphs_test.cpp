@@ -268,7 +268,10 @@ class Stretches : public GpuGraphs {
         module_(device_, std::span(reinterpret_cast<const uint8_t*>(kImage.data()), kImage.size()),
                 "test"),
         memory_(static_cast<uint8_t*>(device_.allocate(kBytes))) {}
-  ~Stretches() override { device_.free(memory_, kBytes); }
+  void TearDown() override {
+    device_.free(memory_, kBytes);
+    GpuGraphs::TearDown();
+  }
   // Adds y = x + x five times, over so many elements, the last time over others.
   void add(uint64_t n, uint64_t last) {
     device_.enter();

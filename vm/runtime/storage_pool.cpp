@@ -83,17 +83,24 @@ Block StoragePool::obtain(uint64_t size, bool* zeros) {
   return hand_out({static_cast<uint8_t*>(data), size});
 }
 
-// The smallest free block that serves, within reach; null if there is none.
+// The smallest free block that serves, within reach; null if there is none. Of the host's memory
+// the one that was used last; of another device's the lowest, so that a program that makes the same
+// requests again gets the same addresses, in whatever order they were given back
+// (vm/interpreter/gpu_stretches.h).
 Block StoragePool::take_kept(uint64_t size) {
   if (device_.frees_parts(size)) return {ranges_.take(held(size)), size};
   const uint64_t most = with_reach(size);
+  const bool lowest = !device_.host_accessible();
   for (int i = class_of(size), last = class_of(most); i <= last; ++i) {
     std::vector<Block>& kept = free_[i];
     const size_t last_look = kept.size() - std::min(kept.size(), kMostLooks);
+    size_t chosen = kept.size();
     for (size_t k = kept.size(); k-- > last_look;) {
       if (kept[k].bytes < size || kept[k].bytes > most) continue;
-      return drop(i, k);
+      if (chosen == kept.size() || kept[k].data < kept[chosen].data) chosen = k;
+      if (!lowest) break;
     }
+    if (chosen < kept.size()) return drop(i, chosen);
   }
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include "vm/base/checked.h"
 #include "vm/base/error.h"
+#include "vm/interpreter/gpu_arguments.h"
 #include "vm/interpreter/machine.h"
 #include "vm/interpreter/registers.h"
 #include "vm/interpreter/replay.h"
@@ -134,8 +135,11 @@ void Machine::invoke_packed(const PreparedKernel& kernel, std::span<const Value>
                             uint32_t index, Profiler* profiler) {
   bind_arguments(kernel, call, &kernel_frame_);
   if (kernel.launches) {
+    const int32_t device = kernel.device->number();
+    GpuArguments arguments(kernel, call, &kernel_frame_, *heap_.pool(device));
     const KernelCallResult done =
-        launches_.launch(index, scratch(kernel.device->number()), &kernel_frame_, profiler);
+        launches_.launch(index, scratch(device), &kernel_frame_, profiler);
+    arguments.copy_back();
     if (profiler && profiler->log()) profiler->log()->add(kernel, call, kernel_frame_, done);
     return;
   }

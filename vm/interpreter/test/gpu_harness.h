@@ -23,6 +23,8 @@ inline int add(const StandInLaunch& l) {
   const auto* a = static_cast<const float*>(l.pointers[0]);
   const auto* b = static_cast<const float*>(l.pointers[1]);
   auto* y = static_cast<float*>(l.pointers[2]);
+  for (const void* p : {l.pointers[0], l.pointers[1], l.pointers[2]})
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return 716;  // a misaligned address
   for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
   return 0;
 }

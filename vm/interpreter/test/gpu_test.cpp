@@ -41,6 +41,21 @@ TEST_F(Gpu, ConstantsLieThere) {
   EXPECT_EQ(floats({2}), std::vector<float>{3});
 }
 
+// Rows of an odd number of bytes: vectors of the hardware's lie at multiples of their size alone.
+TEST_F(Gpu, ViewsAtAnyOffsetAreServed) {
+  const std::string views =
+      "DeviceCopy r4, r0, d2  ShapeOf r1, 1, r0  Invoke r2, f\"bytes\", (r1)  LoadConsti r3, 8\n"
+      "LoadConsti r9, 4  LoadConsti r10, 2\n"
+      "AllocTensorReg r5, r4, r3, f32, (r10)\n"                       // x[2:4]
+      "AllocTensorReg r6, r4, r9, f32, (r10)\n"                       // x[1:3]
+      "LoadConsti r11, 12  AllocTensorReg r7, r4, r11, f32, (r10)\n"  // x[3:5], written
+      "InvokePacked k\"add\", (r5, r6, r7)  DeviceCopy r8, r4, d0  Ret r8\n";
+  for (int run = 0; run < 4; ++run) {  // plainly, and where stretches would be known
+    load(executable(views));
+    EXPECT_EQ(floats({1, 2, 3, 4, 5, 6}), (std::vector<float>{1, 2, 3, 5, 7, 6}));
+  }
+}
+
 TEST_F(Gpu, AFailedCheckEndsTheRun) {
   load(executable(program()));
   const Input bad{{2}, {1, -1}};

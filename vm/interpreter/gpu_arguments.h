@@ -1,0 +1,51 @@
+// Arguments of a GPU's kernel that lie where its vectors can't: views of rows, at any offset. They
+// are copied to memory of their own before the launch, and back after it where they are written.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "vm/interpreter/kernel.h"
+#include "vm/runtime/storage_pool.h"
+
+namespace nimble::rt {
+
+// Bytes of the widest access of a GPU's thread, to a multiple of which every argument is aligned.
+inline constexpr uintptr_t kGpuAlignment = 16;
+
+class GpuArguments {
+ public:
+  // Of a kernel whose `arguments` are bound in `frame`, which is told where the copies are; `pool`
+  // is the kernel's device's. Error(kExhausted) beyond its limit.
+  GpuArguments(const PreparedKernel& kernel, std::span<const Value> arguments, KernelFrame* frame,
+               StoragePool& pool)
+      : pool_(pool) {
+    uintptr_t bits = 0;
+    for (uint32_t i = 0; i < kernel.tensors; ++i)
+      bits |= reinterpret_cast<uintptr_t>(frame->buffers[i]);
+    if (bits % kGpuAlignment != 0) [[unlikely]]
+      move(kernel, arguments, frame);
+  }
+  // The device does one thing after the other: memory may go back before it has been read.
+  ~GpuArguments();
+  GpuArguments(const GpuArguments&) = delete;
+  GpuArguments& operator=(const GpuArguments&) = delete;
+
+  // Behind the launch.
+  void copy_back();
+
+ private:
+  struct Moved {
+    Block block;
+    void* from = nullptr;
+    uint64_t bytes = 0;
+    bool written = false;
+  };
+  void move(const PreparedKernel& kernel, std::span<const Value> arguments, KernelFrame* frame);
+
+  StoragePool& pool_;
+  std::vector<Moved> moved_;
+};
+
+}  // namespace nimble::rt

@@ -163,8 +163,8 @@ std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& 
           int_knob("block_columns", {16, 32, 64, 128}),
           int_knob("tile_rows", {1, 2, 4, 8, 16, 32, 64}),
           int_knob("tile_columns", {4, 8, 16, 32, 64}),
-          int_knob("k_step", {16, 32, 64, 128}),
-          int_knob("k_split", {1, 2, 4, 8}),
+          int_knob("k_step", {16, 32, 64, 128, 256}),
+          int_knob("k_split", {1, 2, 4, 8, 16}),
           int_knob("stages", {2, 3, 4})};
 }
 

@@ -41,7 +41,13 @@ struct Schedule {
   int tiles() const { return block_rows / tile_rows * (block_columns / tile_columns); }
   int team() const { return tiles() * (matrix ? kir::kWarpLanes : 1); }
   int threads() const { return team() * k_split; }
+  int slice() const { return k_step / k_split; }  // a team's part of a step
 };
+// The number of the thread's team, as a unit's prologue binds it.
+kir::Dim team_of(const Schedule& s);
+// Whether teams are warps that go through k each on its own: a team reads nothing of shared memory
+// but its own slices, so that a warp that copies these itself need not wait for the others.
+bool goes_apart(const Product& p, const Schedule& s);
 Schedule schedule_of(const Config& c);
 // Elements of an operand that one copy takes into shared memory: of neighbours in a row as many as
 // are 16 bytes, or 8 or 4, where rows begin at multiples of that; else single ones.
@@ -60,20 +66,28 @@ class SharedTile {
     int wide = 0, k_step = 0, stages = 0;
     int pad = 0;     // elements between rows, against bank conflicts
     int vector = 1;  // copy_elements
+    int parts = 1;   // along k, each of which threads of its own copy
     int outer() const { return along_k ? wide : k_step; }
     int inner() const { return along_k ? k_step : wide; }
     int pitch() const { return inner() + pad; }
     int stage() const { return outer() * pitch(); }
     int elements() const { return stages * stage(); }
-    // Whether so many threads share the vectors of a stage out evenly, row by row.
+    // The same of a part.
+    int slice() const { return k_step / parts; }
+    int part_outer() const { return along_k ? wide : slice(); }
+    int part_inner() const { return along_k ? slice() : wide; }
+    // Whether so many threads share the vectors of a part's stage out evenly, row by row.
     bool suits(int threads) const;
   };
-  SharedTile(const Form& form, std::string name, kir::BufferRef shared, int64_t base, int threads)
+  // `threads`: that copy a part, number `part` being this thread's.
+  SharedTile(const Form& form, std::string name, kir::BufferRef shared, int64_t base, int threads,
+             const kir::Dim& part)
       : form_(form),
         name_(std::move(name)),
         shared_(std::move(shared)),
         base_(base),
-        threads_(threads) {}
+        threads_(threads),
+        part_(part) {}
 
   const Form& form() const { return form_; }
   const kir::BufferRef& buffer() const { return shared_; }
@@ -96,12 +110,16 @@ class SharedTile {
 
  private:
   kir::Dim symbol(const char* what) const { return kir::Dim::symbol(name_ + what); }
+  // Which row the copiers of number `number` take. Short rows of neighbours would meet in their
+  // banks, one row's padding apart; rows as far from one another as they are long don't.
+  kir::Dim row_of(const kir::Dim& number) const;
 
   Form form_;
   std::string name_;
   kir::BufferRef shared_, global_;
   int64_t base_;
   int threads_;
+  kir::Dim part_;
   kir::Dim matrix_, first_, extent_, k_;
 };
 

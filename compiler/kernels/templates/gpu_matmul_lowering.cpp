@@ -21,6 +21,7 @@ namespace {
 // The blocks of a grid's second axis that every GPU takes.
 constexpr int64_t kMostBlocks = 65535;
 constexpr int64_t kSharedUnit = 128;  // bytes that a buffer's place is a multiple of
+constexpr int kSectorBytes = 32;      // that global memory is read in
 
 StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts = {}) {
   return kb::let_index(name, kb::index(d), facts);
@@ -50,11 +51,19 @@ struct Forms {
 
 Forms forms_of(const Workload& w, const Product& p, const Schedule& s) {
   Forms f;
+  const int parts = goes_apart(p, s) ? s.k_split : 1;
   f.lhs = {p.lhs_along_k, s.block_rows,          s.k_step,
-           s.stages,      tile_pad(p, s, false), copy_elements(w, p.lhs->dtype, p.lhs_pitch())};
+           s.stages,      tile_pad(p, s, false), copy_elements(w, p.lhs->dtype, p.lhs_pitch()),
+           parts};
   f.rhs = {p.rhs_along_k, s.block_columns,      s.k_step,
-           s.stages,      tile_pad(p, s, true), copy_elements(w, p.rhs->dtype, p.rhs_pitch())};
+           s.stages,      tile_pad(p, s, true), copy_elements(w, p.rhs->dtype, p.rhs_pitch()),
+           parts};
   return f;
+}
+
+// Threads that copy a part of the tiles.
+int copiers(const Product& p, const Schedule& s) {
+  return goes_apart(p, s) ? kir::kWarpLanes : s.threads();
 }
 
 SharedSums sums_of(const Product& p, const Schedule& s) {
@@ -88,8 +97,10 @@ class TilesLowering {
       sums_.buffer = shared_buffer("sums", p.sum, sums);
       shared_ = {lhs, rhs, sums_.buffer};
     }
-    lhs_.emplace(forms.lhs, "a_", lhs, 0, s.threads());
-    rhs_.emplace(forms.rhs, "b_", rhs, rhs_base, s.threads());
+    apart_ = goes_apart(p, s);
+    const Dim part = apart_ ? team_of(s) : Dim(0);
+    lhs_.emplace(forms.lhs, "a_", lhs, 0, copiers(p, s), part);
+    rhs_.emplace(forms.rhs, "b_", rhs, rhs_base, copiers(p, s), part);
     copies_ =
         is_copied(p.lhs->dtype, forms.lhs.vector) || is_copied(p.rhs->dtype, forms.rhs.vector);
     unit_ = s.matrix ? matrix_unit(p, s, *lhs_, *rhs_) : scalar_unit(p, s, *lhs_, *rhs_);
@@ -187,7 +198,7 @@ class TilesLowering {
     std::vector<StmtRef> body;
     if (copies_) body.push_back(kb::async_wait(ahead - 1));
     // Here all have the step's stage, and are done with the one before it, which is filled next.
-    body.push_back(kb::barrier(kir::Together::kBlock));
+    body.push_back(kb::barrier(apart_ ? kir::Together::kWarp : kir::Together::kBlock));
     copy(ir::mod(step + ahead, s_.stages), step + ahead, body);
     body.push_back(let("slot", ir::mod(step, s_.stages), {0, s_.stages - 1, 1}));
     body.push_back(unit_->step(Dim::symbol("slot")));
@@ -239,6 +250,7 @@ class TilesLowering {
   std::optional<SharedTile> lhs_, rhs_;
   std::unique_ptr<Unit> unit_;
   std::vector<BufferRef> shared_;
+  bool apart_ = false;   // goes_apart
   bool copies_ = false;  // any of them: else all goes through registers
   std::array<Dim, 3> grid_;
   Dim first_row_, first_column_;
@@ -250,8 +262,8 @@ class TilesLowering {
 // ---------------------------------------------------------------- tiles in shared memory
 
 bool SharedTile::Form::suits(int threads) const {
-  if (inner() % vector != 0) return false;
-  const int vectors = inner() / vector;
+  if (part_inner() % vector != 0) return false;
+  const int vectors = part_inner() / vector;
   return threads % vectors == 0 || vectors % threads == 0;
 }
 
@@ -265,13 +277,18 @@ void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& firs
 }
 
 void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
-  const int vectors = form_.inner() / form_.vector;
+  const int vectors = form_.part_inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
-  const Dim outer = rows_shared_out ? ir::floordiv(thread(), vectors) : Dim(0);
-  const Dim inner = rows_shared_out ? ir::mod(thread(), vectors) : thread();
-  out.push_back(let(name_ + "outer", outer, {0, std::max(1, threads_ / vectors) - 1, 1}));
-  out.push_back(
-      let(name_ + "inner", inner * form_.vector, {0, form_.inner() - form_.vector, form_.vector}));
+  const Dim copier = form_.parts == 1 ? thread() : lane();
+  const Dim outer = rows_shared_out ? row_of(ir::floordiv(copier, vectors)) : Dim(0);
+  const Dim inner = rows_shared_out ? ir::mod(copier, vectors) : copier;
+  const Dim from_part = part_ * form_.slice();
+  const int64_t rows = std::max(1, threads_ / vectors), skipped = form_.k_step - form_.slice();
+  out.push_back(let(name_ + "outer", form_.along_k ? outer : from_part + outer,
+                    {0, rows - 1 + (form_.along_k ? 0 : skipped), 1}));
+  out.push_back(let(name_ + "inner",
+                    form_.along_k ? from_part + inner * form_.vector : inner * form_.vector,
+                    {0, form_.inner() - form_.vector, form_.vector}));
   const Dim pitch = form_.along_k ? k_ : extent_;
   const Dim from = form_.along_k ? (first_ + symbol("outer")) * pitch + symbol("inner")
                                  : symbol("outer") * pitch + first_ + symbol("inner");
@@ -283,8 +300,19 @@ void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
   out.push_back(let(name_ + "from", matrix_ + from, {0, most, form_.vector}));
 }
 
+Dim SharedTile::row_of(const Dim& number) const {
+  constexpr int kPlaces = 8;  // of 16 bytes, that the banks are
+  const int places = form_.part_inner() * static_cast<int>(size_of(shared_->dtype)) / kAccessBytes;
+  const int rows = places > 1 && places < kPlaces && kPlaces % places == 0 ? kPlaces / places : 1;
+  if (form_.parts == 1 || !form_.along_k || rows == 1 ||
+      threads_ * form_.vector % (kPlaces * form_.part_inner()) != 0)
+    return number;
+  const Dim eighth = ir::mod(number, kPlaces);
+  return number - eighth + ir::mod(eighth, rows) * places + ir::floordiv(eighth, rows);
+}
+
 StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) const {
-  const int vectors = form_.inner() / form_.vector;
+  const int vectors = form_.part_inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
   // A round of the threads is so many rows, or a part of one.
   const int rows = rows_shared_out ? threads_ / vectors : 1;
@@ -300,7 +328,7 @@ StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) co
   const Dim ahead = done * (form_.along_k ? Dim(1) : pitch);
   const bool copied = is_copied(shared_->dtype, form_.vector);
   std::vector<StmtRef> all;
-  for (int row = 0; row < form_.outer(); row += rows)
+  for (int row = 0; row < form_.part_outer(); row += rows)
     for (int part = 0; part < parts; ++part) {
       const Dim outer = symbol("outer") + row;
       const Dim inner = symbol("inner") + part * threads_ * form_.vector;
@@ -319,14 +347,25 @@ StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) co
         one = kb::store(shared_, to,
                         valid ? kb::load_masked(global_, from, form_.vector, *valid)
                               : kb::load(global_, from, form_.vector));
-      if (row + rows > form_.outer())
-        one = kb::if_then(kb::lt(outer, form_.outer()), std::move(one));
+      if (row + rows > form_.part_outer())
+        one = kb::if_then(
+            kb::lt(outer, form_.along_k ? Dim(form_.outer()) : (part_ + 1) * form_.slice()),
+            std::move(one));
       all.push_back(std::move(one));
     }
   return kb::seq(std::move(all));
 }
 
 // ---------------------------------------------------------------- the kernel
+
+bool goes_apart(const Product& p, const Schedule& s) {
+  if (s.team() != kir::kWarpLanes) return false;
+  // Rows along k are read in whole sectors, or by warps together.
+  const auto sectors = [&](DType t, bool along_k) {
+    return !along_k || s.slice() * static_cast<int>(size_of(t)) % kSectorBytes == 0;
+  };
+  return sectors(p.lhs->dtype, p.lhs_along_k) && sectors(p.rhs->dtype, p.rhs_along_k);
+}
 
 int copy_elements(const Workload& w, DType t, const Dim& pitch) {
   const auto bytes = static_cast<int>(size_of(t));
@@ -338,7 +377,8 @@ int copy_elements(const Workload& w, DType t, const Dim& pitch) {
 std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, const Schedule& s) {
   if (!suits_unit(p, s)) return {};
   const Forms forms = forms_of(w, p, s);
-  if (!forms.lhs.suits(s.threads()) || !forms.rhs.suits(s.threads())) return {};
+  const int threads = copiers(p, s);
+  if (!forms.lhs.suits(threads) || !forms.rhs.suits(threads)) return {};
   const auto bytes = [](int64_t elements, DType t) {
     const int64_t all = elements * static_cast<int64_t>(size_of(t));
     return (all + kSharedUnit - 1) / kSharedUnit * kSharedUnit;

@@ -63,10 +63,6 @@ StmtRef in_rounds(const char* var, int count, const std::function<StmtRef(const 
                            body(Dim::symbol(round) * unrolled + Dim::symbol(var))));
 }
 
-Dim team_of(const Schedule& s) {
-  return s.k_split == 1 ? Dim(0) : Dim::symbol("team");
-}
-
 StmtRef let_team(const Schedule& s) {
   return s.k_split == 1 ? kb::seq({})
                         : let("team", ir::floordiv(thread(), s.team()), s.k_split - 1);
@@ -97,7 +93,7 @@ class ScalarUnit final : public Unit {
         threads_(s),
         lanes_(column_lanes(p, s)),
         vectors_(s.tile_columns / lanes_),
-        slice_(s.k_step / s.k_split),
+        slice_(s.slice()),
         deep_(power_in(slice_, 4)) {
     const int lhs_lanes = lhs.form().along_k ? deep_ : 1;
     const int rhs_lanes = rhs.form().along_k ? deep_ : lanes_;
@@ -360,6 +356,10 @@ class MatrixUnit final : public Unit {
 };
 
 }  // namespace
+
+Dim team_of(const Schedule& s) {
+  return s.k_split == 1 ? Dim(0) : Dim::symbol("team");
+}
 
 std::unique_ptr<Unit> scalar_unit(const Product& p, const Schedule& s, const SharedTile& lhs,
                                   const SharedTile& rhs) {

@@ -14,9 +14,9 @@ namespace {
 kernels::Workload product(const std::string& type, const std::string& k, const std::string& n) {
   const std::string text = "fn @f(%a: Tensor[(m, " + k + "), " + type + "], %b: Tensor[(" + k +
                            ", " + n + "), " + type + "], %c: Tensor[(" + n +
-                           "), f32], %r: Tensor[(m, " + n +
-                           "), f32]) { let %y = matmul(%a, %b) {out = f32}; let %s = add(%y, %c); "
-                           "let %g = gelu(%s); let %t = add(%g, %r); %t }";
+                           "), f32], %r: Tensor[(m, " + n + "), f32]) { let %y = matmul(%a, %b)" +
+                           (type == "f32" ? "" : " {out = f32}") +
+                           "; let %s = add(%y, %c); let %g = gelu(%s); let %t = add(%g, %r); %t }";
   return kernels::make_workload(*ir::infer_types(ir::parse_module(text)).functions.at(0).second);
 }
 

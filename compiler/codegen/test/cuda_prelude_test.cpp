@@ -79,8 +79,10 @@ std::vector<T> edges() {
   std::vector<T> out;
   for (int i = -3; i <= 3; ++i) {
     out.push_back(static_cast<T>(i));
-    out.push_back(static_cast<T>(static_cast<T>(L::min()) + static_cast<T>(i)));
-    out.push_back(static_cast<T>(L::max() / 2 + i));
+    // Unsigned: what lies below the least number is the greatest ones.
+    const auto step = static_cast<uint64_t>(static_cast<int64_t>(i));
+    out.push_back(static_cast<T>(static_cast<uint64_t>(L::min()) + step));
+    out.push_back(static_cast<T>(static_cast<uint64_t>(L::max() / 2) + step));
   }
   out.push_back(static_cast<T>(7));
   out.push_back(static_cast<T>(100));

@@ -7,7 +7,9 @@
 // (gpu_matmul_units.cpp). A dynamic model's products have few rows: at 53 rows and 768 columns even
 // tiles of 32 x 16 are no more blocks than a GPU has multiprocessors, so a block's warps also share
 // out k (k_split) and add up their sums in shared memory, in order: results do not vary from call
-// to call.
+// to call. Of each step of k the first team takes the first slice, the next one the next. Where
+// a team is one warp, the warp copies its slices itself and waits for no other up to the sums:
+// warps drift apart, and one reads or waits while another one multiplies.
 //
 // Products in f32 are sums of multiply-adds in f32: no unit of the GPU multiplies f32 otherwise
 // without rounding its operands.

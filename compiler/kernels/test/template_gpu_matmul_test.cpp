@@ -87,6 +87,11 @@ Workload form_of(const Form& f, const std::string& m, const std::string& k, cons
                  f.attributes() + (out.empty() ? "" : ", out = " + out));
 }
 
+// The attribute of narrow operands' sums.
+std::string sums_of(std::string_view type) {
+  return type == "f32" ? "" : "out = f32";
+}
+
 TEST_F(GpuMatmulTest, EveryExtentUnknown) {
   for (const Form& f : kForms) check(form_of(f, "m", "k", "n"));
 }
@@ -100,6 +105,49 @@ TEST_F(GpuMatmulTest, KnownWeights) {
 // All that the knobs offer is right.
 TEST_F(GpuMatmulTest, SampledConfigurations) {
   check(product(tensor("m, 72", "f32"), tensor("72, 40", "f32")), 40);
+}
+
+// Teams of one warp, which copy their own slices of k: of short and long rows in shared memory.
+TEST_F(GpuMatmulTest, WarpsThatGoApart) {
+  struct Case {
+    const char* type;
+    int64_t rows, columns, tile_rows, tile_columns, k_step, k_split, stages;
+  };
+  const Template& t = *find_template("gpu_matmul");
+  for (const Case& c : {Case{"f32", 16, 32, 4, 4, 64, 8, 4},
+                        {"f32", 16, 32, 4, 4, 128, 8, 3},
+                        {"f32", 16, 32, 4, 4, 256, 16, 3},
+                        {"f32", 32, 32, 8, 4, 128, 8, 2},
+                        {"f32", 8, 16, 1, 4, 32, 1, 2},
+                        {"bf16", 16, 32, 16, 32, 128, 4, 4},
+                        {"bf16", 32, 16, 32, 16, 256, 8, 3}})
+    for (const Form& f : kForms)
+      for (const char* k : {"72", "300", "k"}) {
+        const std::string narrow = sums_of(c.type).empty() ? "" : "f32";
+        const Workload w = form_of(f, "m", k, "40", c.type, c.type, narrow);
+        const bool matrix = c.type != std::string_view("f32");
+        const Config config = {{"unit", matrix ? "mma" : "simt"},
+                               {"block_rows", c.rows},
+                               {"block_columns", c.columns},
+                               {"tile_rows", c.tile_rows},
+                               {"tile_columns", c.tile_columns},
+                               {"k_step", c.k_step},
+                               {"k_split", c.k_split},
+                               {"stages", c.stages}};
+        SCOPED_TRACE(w.key + to_json(config));
+        ASSERT_TRUE(t.valid(w, config, target_));
+        // Blocks meet around the sums alone.
+        const std::string text = kir::print(t.lower(w, config, target_, "f").functions.at(0));
+        const size_t walk = text.find("serial step from"), first = text.find("barrier block");
+        ASSERT_NE(walk, std::string::npos) << text;
+        EXPECT_NE(text.find("barrier warp"), std::string::npos) << text;
+        EXPECT_GT(first, walk) << text;
+        ReferenceHarness harness(w, target_);
+        harness.lower(config);
+        std::mt19937 random(3);
+        const SizesOf sizes = of_symbols(w.contract.symbols.size(), 0);
+        for (int r = 0; r < 2 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
+      }
 }
 
 TEST_F(GpuMatmulTest, KnownRows) {
@@ -163,10 +211,6 @@ TEST_F(GpuMatmulTest, SumsOfOtherTypes) {
   check(product(tensor("m, 20", "f64"), tensor("20, 12", "f64")), 4);
 }
 
-// The attribute of narrow operands' sums.
-std::string sums_of(std::string_view type) {
-  return type == "f32" ? "" : "out = f32";
-}
 std::string also(const std::string& attribute) {
   return attribute.empty() ? "" : ", " + attribute;
 }

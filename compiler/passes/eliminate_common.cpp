@@ -52,9 +52,7 @@ std::string key_of(const Expr& e, const ir::Type& type) {
     // What names symbols stays: inference alone can make two names one.
     const ir::OpInfo* info = ir::find_op(e.op);
     if (info == nullptr) return {};
-    const bool decides =
-        info->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count");
-    if (decides || info->traits.names_symbols) return {};
+    if (decides_shapes(e) || info->traits.names_symbols) return {};
     // Two tensors of zeros cost little; one that two loops are to fill costs a copy at each step.
     if (info->rows() == ir::Rows::kFill && !type->dims.empty()) return {};
     s = e.op;

@@ -51,12 +51,10 @@ void mention(const Binding& b, Mentions& mentions, int by) {
 bool names_used_symbol(const Binding& b, const Mentions& mentions) {
   Mentions own;
   const Expr& e = *b.value;
-  const ir::OpInfo* op = e.kind == ExprKind::kCall ? ir::find_op(e.op) : nullptr;
   const bool names = ir::traits_of(e).names_symbols;
   if (names) {
     for (const std::string& s : ir::attr<std::vector<std::string>>(e.attrs, "symbols")) own[s] = 0;
-  } else if (e.kind == ExprKind::kIf ||
-             (op && op->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count"))) {
+  } else if (e.kind == ExprKind::kIf || decides_shapes(e)) {
     mention(b, own, 1);
   }
   for (const auto& [symbol, count] : own) {

@@ -89,7 +89,7 @@ def run_case(folder, case, nimble):
 
 
 def operator_process(folder, case, pipe):
-    from scripts import nimble_ctypes
+    from experiments.peers.nimble import nimble_ctypes
     try:
         wrong = run_case(folder, case, nimble_ctypes)
     except Exception as error:  # noqa: BLE001  (whatever it is, the others go on)
@@ -136,14 +136,13 @@ def median_us(call, runs):
 
 class Nimble:
     def __init__(self, path):
-        from scripts import nimble_ctypes
+        from experiments.peers.nimble import nimble_ctypes
         self.session = nimble_ctypes.Session(nimble_ctypes.Model(path), 1)
 
     def bind(self, inputs):
         if isinstance(inputs, dict):
             call = self.session.bind(inputs)
             return call.run, lambda name: call.outputs()[name].copy()
-        sys.path.insert(0, "scripts")
         from experiments.tree_lstm.experiment import make_value
         call = self.session.bind_values({"tree": make_value(self.session.model, inputs)})
         return call.run, lambda name: call.outputs()[name].array().copy()
@@ -155,9 +154,8 @@ class Torch:
     def __init__(self, model, compiled):
         import torch
         self.torch = torch
-        tf32 = model.precision == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_tf32 = False  # f32 is f32 on both sides
+        torch.backends.cudnn.allow_tf32 = False
         module = model.module().cuda()
         if model.precision == "bf16":
             module = module.to(torch.bfloat16)
@@ -315,7 +313,7 @@ def run_candidate(folder, row, kernel, inputs, wanted, nimble):
 
 def candidate_worker(folder, rows, pipe):
     """Kernel after kernel in one process, until one fails: that may have lost the device."""
-    from scripts import nimble_ctypes
+    from experiments.peers.nimble import nimble_ctypes
     known = candidates.kernels()
     inputs, wanted = {}, {}
     while (number := pipe.recv()) is not None:
@@ -391,6 +389,8 @@ def page(data):
             lines += [f"- {name}: {why}" for name, why in list(found["wrong"].items())[:40]] + [""]
     for name, found in data.get("models", {}).items():
         lines += [f"## {name}", ""]
+        if name in models.MODELS:
+            lines += [f"Bar: {models.MODELS[name].bar} times as fast as the better of PyTorch's.", ""]
         for key in ("failed", "left_out"):
             if key in found:
                 lines += [f"{key}: {found[key]}", ""]

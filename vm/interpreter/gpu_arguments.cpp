@@ -1,5 +1,7 @@
 #include "vm/interpreter/gpu_arguments.h"
 
+#include "vm/interpreter/collapse.h"
+
 namespace nimble::rt {
 
 void GpuArguments::move(const PreparedKernel& kernel, std::span<const Value> arguments,
@@ -11,8 +13,7 @@ void GpuArguments::move(const PreparedKernel& kernel, std::span<const Value> arg
     void*& at = frame->buffers[n++];
     if (reinterpret_cast<uintptr_t>(at) % kGpuAlignment == 0) continue;
     const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
-    uint64_t bytes = size_of(t.dtype);
-    for (const int64_t extent : t.shape()) bytes *= static_cast<uint64_t>(extent);
+    const uint64_t bytes = bytes_of(t);
     moved_.push_back(
         {pool_.allocate(bytes), at, bytes, kernel.arguments[i].access != exec::Access::kIn});
     // What is written, too: a kernel may leave elements as they are.

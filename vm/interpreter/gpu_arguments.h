@@ -20,7 +20,7 @@ class GpuArguments {
   // is the kernel's device's. Error(kExhausted) beyond its limit.
   GpuArguments(const PreparedKernel& kernel, std::span<const Value> arguments, KernelFrame* frame,
                StoragePool& pool)
-      : pool_(pool) {
+      : GpuArguments(pool) {  // what is made before an error goes back
     uintptr_t bits = 0;
     for (uint32_t i = 0; i < kernel.tensors; ++i)
       bits |= reinterpret_cast<uintptr_t>(frame->buffers[i]);
@@ -36,6 +36,8 @@ class GpuArguments {
   void copy_back();
 
  private:
+  explicit GpuArguments(StoragePool& pool) : pool_(pool) {}
+
   struct Moved {
     Block block;
     void* from = nullptr;

@@ -49,16 +49,6 @@ void library_body(void* context, int32_t thread, int32_t threads, nimble_barrier
   }
 }
 
-// The bytes of a tensor whose shape the contract has accepted: they lie in its storage.
-uint64_t bytes_of(const Tensor& t) {
-  uint64_t bytes = size_of(t.dtype);
-  for (const int64_t extent : t.shape()) {
-    if (extent == 0) return 0;
-    bytes *= static_cast<uint64_t>(extent);
-  }
-  return bytes;
-}
-
 void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scratch& scratch,
                   KernelFrame* frame) {
   size_t n = 0;

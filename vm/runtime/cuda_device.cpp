@@ -95,6 +95,7 @@ CudaDevice::~CudaDevice() {
   for (const cuda::Event event : stage_events_)
     if (event) driver_.cuEventDestroy_v2(event);
   if (stage_) driver_.cuMemFreeHost(stage_);
+  if (result_) driver_.cuMemFreeHost(result_);
   driver_.cuStreamDestroy_v2(stream_);
   driver_.cuDevicePrimaryCtxRelease_v2(device_);
 }
@@ -249,19 +250,16 @@ void CudaDevice::copy_out(void* host, const void* device, size_t bytes) {
     check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   };
   // Into pageable memory the driver copies twice, too, and takes longer over few bytes.
-  if (bytes > kSegment / 2) return wait_for(host);
-  // Nobody else may take the room before it is read.
-  const std::lock_guard guard(stage_lock_);
-  if (!stage_) start_staging();
-  size_t room = 0;
-  uint8_t* stage = stage_room(&room);
-  if (room < bytes) {
-    filled_ = kSegment;
-    stage = stage_room(&room);
+  if (bytes > kSmallResult) return wait_for(host);
+  // Apart from the stage: who copies in need not wait for it.
+  const std::lock_guard guard(result_lock_);
+  if (!result_) {
+    void* memory = nullptr;
+    check(driver_.cuMemHostAlloc(&memory, kSmallResult, cuda::kPortable), "cuMemHostAlloc");
+    result_ = memory;
   }
-  filled_ += std::min(room, round_up(bytes, ChunkArena::kUnit));
-  wait_for(stage);
-  std::memcpy(host, stage, bytes);
+  wait_for(result_);
+  std::memcpy(host, result_, bytes);
 }
 
 void CudaDevice::copy_within(void* to, const void* from, size_t bytes) {

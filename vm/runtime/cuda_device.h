@@ -110,6 +110,8 @@ class CudaDevice final : public Device {
   // Memory of the host's that the device reads while the host goes on, in segments that are filled
   // one after the other.
   static constexpr size_t kSegments = 8, kSegment = size_t{1} << 20;
+  // Bytes up to which a result comes by way of pinned memory.
+  static constexpr size_t kSmallResult = size_t{512} << 10;
   // Blocks from here on are given back in parts.
   static constexpr size_t kParts = size_t{64} << 10;
 
@@ -139,6 +141,8 @@ class CudaDevice final : public Device {
   size_t segment_ = 0, filled_ = 0;
   std::array<cuda::Event, kSegments> stage_events_{};  // recorded behind a segment's last copy
   std::array<bool, kSegments> stage_pending_{};
+  ForkSafeLock result_lock_;
+  void* result_ = nullptr;  // kSmallResult bytes of pinned memory
   ForkHook hook_;
 };
 

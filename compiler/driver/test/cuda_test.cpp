@@ -13,6 +13,7 @@
 #include "compiler/kernels/target.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
+#include "vm/base/file.h"
 #include "vm/executable/opcodes.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
@@ -21,6 +22,7 @@
 namespace nimble::driver {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -159,6 +161,15 @@ TEST(CudaPlacement, ARecurrentLoopCopiesItsInputAndOutputAlone) {
   const Placed p = placed(kLoop);
   EXPECT_THAT(p.cpu, IsEmpty());
   EXPECT_EQ(p.copies, 2);
+}
+
+// Host operators alone read trees, and no template of a GPU is asked for them.
+TEST(CudaPlacement, TreesAreReadByTheHost) {
+  const Placed p = placed(
+      read_text_file(NIMBLE_SOURCE_DIR "/compiler/driver/test/programs/recursion/tree_lstm.nir")
+          .c_str());
+  EXPECT_THAT(p.gpu, Contains(HasSubstr("matmul")));
+  EXPECT_THAT(p.gpu, Not(Contains(HasSubstr("linearise"))));
 }
 
 // --- whole executables

@@ -33,6 +33,7 @@
 #include <limits>
 
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -62,50 +63,17 @@ constexpr int64_t kQueryVectors = 8;  // of a head: a query row stays in registe
 constexpr int64_t kAhead = 24;        // rows between a key or value and its prefetch
 constexpr int64_t kShortRow = 8;      // vectors of scores that a softmax keeps in registers
 
-struct Plan {
-  DType type = DType::kF32;
-  Dim batch, n, m;
-  int64_t heads = 1, d = 1, dv = 1;
-  double scale = 1;
-};
-
-// Whether an operand is a part of a parameter, addressed without arithmetic on its elements.
-bool is_view(GroupEvaluator& group, const ir::Atom& a) {
-  const ir::Type t = ir::type_of(a);
-  if (t->kind != ir::TypeKind::kTensor || a.is_constant() || !group.vectorizable(a)) return false;
-  Dims at;
-  for (size_t i = 0; i < t->dims.size(); ++i) at.push_back(Dim::symbol(fmt::format("v{}", i)));
-  const ValueRef v = group.value(a, at, 2);
-  return group.take_statements().empty() && v->kind == kir::ValueKind::kLoad &&
-         v->stride.is_constant(1);
-}
+using Plan = AttentionOperands;
 
 std::optional<Plan> analyse(const Workload& w) {
-  if (w.anchor != "attention") return std::nullopt;
-  const Frame frame = make_frame(w);
-  if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
-  const ir::Expr& e = *frame.anchor->value;
-  GroupEvaluator group(*w.group, frame.parameters);
-  for (const ir::Binding& b : w.group->body->bindings)
-    if (&b != frame.anchor && b.value->kind == ir::ExprKind::kCall && !is_pullable(*b.value))
-      return std::nullopt;
-  for (size_t i = 0; i < 3; ++i)
-    if (!is_view(group, e.args[i])) return std::nullopt;
-  if (e.args.size() == 4 && !e.args[3].is_constant() && !group.vectorizable(e.args[3]))
-    return std::nullopt;
-  Plan p;
-  const ir::Type q = ir::type_of(e.args[0]), k = ir::type_of(e.args[1]), v = ir::type_of(e.args[2]);
-  p.type = q->dtype;
-  if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
-  p.heads = ir::attr<int64_t>(e.attrs, "heads");
-  p.scale = ir::attr<double>(e.attrs, "scale");
-  const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
-  if (!width || !value_width || *width == 0 || *value_width == 0) return std::nullopt;
-  p.d = *width / p.heads;
-  p.dv = *value_width / p.heads;
-  p.batch = q->dims[0];
-  p.n = q->dims[1];
-  p.m = k->dims[1];
+  std::optional<Plan> p = attention_operands(w);
+  if (!p || (p->type != DType::kF32 && p->type != DType::kF64)) return std::nullopt;
+  if (p->masked) {
+    const Frame frame = make_frame(w);
+    const ir::Atom& mask = frame.anchor->value->args[3];
+    GroupEvaluator group(*w.group, frame.parameters);
+    if (!mask.is_constant() && !group.vectorizable(mask)) return std::nullopt;
+  }
   return p;
 }
 

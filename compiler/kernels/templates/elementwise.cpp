@@ -59,18 +59,9 @@ class ElementwiseLowering {
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> nests;
-    const std::vector<ir::Atom>& results = frame_.result_atoms;
-    std::vector<bool> done(results.size(), false);
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (done[i]) continue;
-      std::vector<size_t> together = {i};
-      if (is_plain(results[i]))
-        for (size_t j = i + 1; j < results.size(); ++j)
-          if (frame_.result_types[j]->dims == frame_.result_types[i]->dims && is_plain(results[j]))
-            together.push_back(j);
-      for (size_t j : together) done[j] = true;
+    for (const std::vector<size_t>& together :
+         results_together(frame_, [&](const ir::Atom& a) { return is_plain(a); }))
       result(together, nests);
-    }
     return make_function(w_, frame_, name, {}, {}, kb::seq(std::move(nests)));
   }
 

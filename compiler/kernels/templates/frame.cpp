@@ -199,6 +199,23 @@ BufferRef thread_scratch(const std::string& name, DType dtype, const Dim& extent
   return std::make_shared<const kir::Buffer>(std::move(b));
 }
 
+std::vector<std::vector<size_t>> results_together(
+    const Frame& f, const std::function<bool(const ir::Atom&)>& is_plain) {
+  std::vector<std::vector<size_t>> out;
+  std::vector<bool> done(f.result_atoms.size(), false);
+  for (size_t i = 0; i < done.size(); ++i) {
+    if (done[i]) continue;
+    std::vector<size_t> together = {i};
+    if (is_plain(f.result_atoms[i]))
+      for (size_t j = i + 1; j < done.size(); ++j)
+        if (f.result_types[j]->dims == f.result_types[i]->dims && is_plain(f.result_atoms[j]))
+          together.push_back(j);
+    for (const size_t j : together) done[j] = true;
+    out.push_back(std::move(together));
+  }
+  return out;
+}
+
 kir::Function make_function(const Workload& w, const Frame& f, const std::string& name,
                             std::vector<BufferRef> scratch, std::vector<BufferRef> registers,
                             kir::StmtRef body) {

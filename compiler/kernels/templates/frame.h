@@ -64,6 +64,11 @@ kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<
 // Scratch that each thread has for itself, from the beginning of a cache line on.
 kir::BufferRef thread_scratch(const std::string& name, DType dtype, const kir::Dim& extent);
 
+// The numbers of a group's results, by those that one walk over elements makes: of equal dims, and
+// had in vectors (`is_plain`); every other one by itself.
+std::vector<std::vector<size_t>> results_together(
+    const Frame& f, const std::function<bool(const ir::Atom&)>& is_plain);
+
 // A function with the workload's contract and facts.
 kir::Function make_function(const Workload& w, const Frame& f, const std::string& name,
                             std::vector<kir::BufferRef> scratch,

@@ -35,28 +35,6 @@ using kir::ValueRef;
 
 namespace {
 
-// The operand's load under a conversion of its type.
-const kir::Value* loaded(const ValueRef& v) {
-  const kir::Value* x = v->kind == kir::ValueKind::kCast ? v->operands[0].get() : v.get();
-  return x->kind == kir::ValueKind::kLoad ? x : nullptr;
-}
-
-// Whether an operand is a part of a parameter, addressed without arithmetic on its elements.
-bool is_view(GroupEvaluator& group, const ir::Atom& a) {
-  const ir::Type t = ir::type_of(a);
-  if (t->kind != ir::TypeKind::kTensor || a.is_constant() || !group.vectorizable(a)) return false;
-  std::vector<Dim> at;
-  for (size_t i = 0; i < t->dims.size(); ++i) at.push_back(Dim::symbol(fmt::format("v{}", i)));
-  const ValueRef v = group.value(a, at, 2);
-  if (!group.take_statements().empty()) return false;
-  const kir::Value* load = loaded(v);
-  return load && load->dtype == t->dtype && load->stride.is_constant(1);
-}
-
-int64_t round_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
-
 GpuAttentionShape shape_of(const Config& c) {
   return {knob_int(c, "rows"), knob_int(c, "keys"), static_cast<int>(knob_int(c, "threads"))};
 }
@@ -84,31 +62,12 @@ std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const Targ
 }  // namespace
 
 std::optional<GpuAttention> gpu_attention_of(const Workload& w) {
-  if (w.anchor != "attention" || has_index(w)) return std::nullopt;
-  const Frame frame = make_frame(w);
-  if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
-  const ir::Expr& e = *frame.anchor->value;
-  GroupEvaluator group(*w.group, frame.parameters);
-  for (const ir::Binding& b : w.group->body->bindings)
-    if (&b != frame.anchor && b.value->kind == ir::ExprKind::kCall && !is_pullable(*b.value))
-      return std::nullopt;
-  for (size_t i = 0; i < 3; ++i)
-    if (!is_view(group, e.args[i])) return std::nullopt;
-  GpuAttention p;
-  const ir::Type q = ir::type_of(e.args[0]), k = ir::type_of(e.args[1]), v = ir::type_of(e.args[2]);
-  p.type = q->dtype;
-  if (!is_float(p.type)) return std::nullopt;
-  p.heads = ir::attr<int64_t>(e.attrs, "heads");
-  p.scale = ir::attr<double>(e.attrs, "scale");
-  const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
-  if (!width || !value_width || *width == 0 || *value_width == 0) return std::nullopt;
-  p.d = *width / p.heads;
-  p.dv = *value_width / p.heads;
-  p.batch = q->dims[0];
-  p.n = q->dims[1];
-  p.m = k->dims[1];
-  p.masked = e.args.size() == 4;
-  return p;
+  const std::optional<GpuAttention> p = attention_operands(w);
+  return p && is_float(p->type) && !has_index(w) ? p : std::nullopt;
+}
+
+int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
 }
 
 int64_t shared_pitch(int64_t width, int64_t multiple, DType type) {
@@ -144,6 +103,31 @@ kir::Function GpuAttentionBlock::launched(const std::string& name, std::vector<B
   const Dim blocks = p_.batch * p_.heads * ir::ceildiv(p_.n, shape_.rows);
   return gpu::launched(make_function(w_, frame_, name, {}, std::move(registers), std::move(body)),
                        {blocks, 1, 1}, shape_.threads, std::move(shared));
+}
+
+StmtRef GpuAttentionBlock::copy_keys(const Dim& first, const std::string& name) {
+  return copy(1, keys_.buffer, first, shape_.keys, p_.m, keys_.padded, keys_.pitch, name);
+}
+
+StmtRef GpuAttentionBlock::tile() {
+  std::vector<StmtRef> all;
+  all.push_back(
+      copy(2, values_.buffer, first_key(), shape_.keys, p_.m, values_.padded, values_.pitch, "cv"));
+  all.push_back(kb::async_commit());
+  if (p_.masked) load_bias(all);
+  all.push_back(kb::async_wait(1));
+  all.push_back(kb::barrier(kir::Together::kBlock));
+  score(all);
+  all.push_back(kb::barrier(kir::Together::kBlock));
+  const Dim next = first_key() + shape_.keys;
+  all.push_back(kb::if_then(kb::lt(next, p_.m), copy_keys(next, "ck")));
+  all.push_back(kb::async_commit());
+  weigh(all);
+  all.push_back(kb::async_wait(1));
+  all.push_back(kb::barrier(kir::Together::kBlock));
+  add_values(all);
+  all.push_back(kb::barrier(kir::Together::kBlock));
+  return kb::seq(std::move(all));
 }
 
 std::pair<BufferRef, Dim> GpuAttentionBlock::place(size_t operand, const Dim& row,

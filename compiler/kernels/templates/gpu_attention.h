@@ -6,19 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/kernels/templates/gpu.h"
 
 namespace nimble::kernels {
 
 using kir::Dim;
 
-struct GpuAttention {
-  DType type = DType::kF32;  // of q, k and v
-  Dim batch, n, m;           // entries, query rows, keys
-  int64_t heads = 1, d = 1, dv = 1;
-  double scale = 1;
-  bool masked = false;
-};
+using GpuAttention = AttentionOperands;
 // Nothing for a workload that no schedule takes.
 std::optional<GpuAttention> gpu_attention_of(const Workload& w);
 
@@ -28,6 +23,7 @@ struct GpuAttentionShape {
   int threads = 128;
 };
 
+int64_t round_up(int64_t n, int64_t to);
 // Elements of a row of `width` in shared memory, `type`s: padded to a multiple of `multiple`, and
 // an odd number of 16 bytes apart, so that eight neighbouring rows share no bank at 16 bytes each.
 int64_t shared_pitch(int64_t width, int64_t multiple, DType type);
@@ -47,9 +43,15 @@ kir::Function lower_attention_warps(const Workload& w, const GpuAttention& p,
 class GpuAttentionBlock {
  public:
   GpuAttentionBlock(const Workload& w, const GpuAttention& p, const GpuAttentionShape& s);
+  virtual ~GpuAttentionBlock() = default;
 
  protected:
   using Dims = std::vector<Dim>;
+  // A tile's rows of an operand in shared memory: elements that are filled, and from row to row.
+  struct SharedRows {
+    kir::BufferRef buffer;
+    int64_t padded = 0, pitch = 0;
+  };
 
   // Binds the block's entry, head and first query row.
   void bind_block(std::vector<kir::StmtRef>& out);
@@ -63,6 +65,17 @@ class GpuAttentionBlock {
   // copies of as many bytes as the strides allow; the caller commits them.
   kir::StmtRef copy(size_t operand, const kir::BufferRef& to, const Dim& first, int64_t count,
                     const Dim& extent, int64_t padded, int64_t pitch, const std::string& name);
+
+  // Tile number `kt` of keys. Its own have been asked for with the last group of copies.
+  kir::StmtRef tile();
+  kir::StmtRef copy_keys(const Dim& first, const std::string& name);
+  Dim first_key() const { return Dim::symbol("kt") * shape_.keys; }
+  // What a schedule does with a tile: fetches its mask, multiplies the queries by its keys, makes
+  // weights of the scores, adds the values that they weigh.
+  virtual void load_bias(std::vector<kir::StmtRef>& out) = 0;
+  virtual void score(std::vector<kir::StmtRef>& out) = 0;
+  virtual void weigh(std::vector<kir::StmtRef>& out) = 0;
+  virtual void add_values(std::vector<kir::StmtRef>& out) = 0;
 
   // What is added to the scaled score of a query row and a key, which exist.
   kir::ValueRef mask(const Dim& row, const Dim& key, std::vector<kir::StmtRef>& out);
@@ -86,6 +99,7 @@ class GpuAttentionBlock {
   const ir::Expr& call_;
   DType sum_type_;  // of scores and sums
   Dim b_, h_, first_row_;
+  SharedRows keys_, values_;  // of a tile
   int names_ = 0;
 };
 

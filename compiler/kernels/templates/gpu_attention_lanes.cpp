@@ -60,8 +60,8 @@ class LanesLowering : GpuAttentionBlock {
         rows_(static_cast<int>(s.rows * kRowLanes / s.threads)),
         columns_(static_cast<int>(s.keys / kRowLanes)) {
     q_ = gpu::shared_buffer("q", p.type, s.rows * o_.depth_pitch);
-    k_ = gpu::shared_buffer("k", p.type, s.keys * o_.depth_pitch);
-    v_ = gpu::shared_buffer("v", p.type, s.keys * o_.width);
+    keys_ = {gpu::shared_buffer("k", p.type, s.keys * o_.depth_pitch), o_.depth, o_.depth_pitch};
+    values_ = {gpu::shared_buffer("v", p.type, s.keys * o_.width), o_.width, o_.width};
     weights_ = gpu::shared_buffer("weights", p.type, s.rows * o_.weight_pitch);
     scores_ = kb::buffer("scores", Scope::kRegister, p.type, rows_ * columns_);
     bias_ = kb::buffer("bias", Scope::kRegister, p.type, rows_ * columns_);
@@ -97,45 +97,20 @@ class LanesLowering : GpuAttentionBlock {
     for (int i = 0; i < rows_; ++i) all.push_back(store_row(i));
     std::vector<BufferRef> registers = {scores_, sums_, maximum_, total_};
     if (p_.masked) registers.push_back(bias_);
-    return launched(name, {q_, k_, v_, weights_}, std::move(registers), kb::seq(std::move(all)));
+    return launched(name, {q_, keys_.buffer, values_.buffer, weights_}, std::move(registers),
+                    kb::seq(std::move(all)));
   }
 
  private:
   ValueRef lowest() const { return number(-std::numeric_limits<double>::infinity()); }
   Dim column() const { return Dim::symbol("column"); }
   Dim row(int i) const { return Dim::symbol("group") * rows_ + i; }  // of the tile
-  Dim first_key() const { return Dim::symbol("kt") * shape_.keys; }
   Dim key(int j) const { return first_key() + column() + j * kRowLanes; }
 
   // Pieces of rows in a straight stretch of multiply-adds.
   int64_t stretch() const { return rows_ * columns_ > 16 ? 2 : 4; }
 
-  StmtRef copy_keys(const Dim& first, const std::string& name) {
-    return copy(1, k_, first, shape_.keys, p_.m, o_.depth, o_.depth_pitch, name);
-  }
-
-  // One tile of keys. Its own arrived with the last group of copies.
-  StmtRef tile() {
-    std::vector<StmtRef> all;
-    all.push_back(copy(2, v_, first_key(), shape_.keys, p_.m, o_.width, o_.width, "cv"));
-    all.push_back(kb::async_commit());
-    if (p_.masked) load_bias(all);
-    all.push_back(kb::async_wait(1));
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    score(all);
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    const Dim next = first_key() + shape_.keys;
-    all.push_back(kb::if_then(kb::lt(next, p_.m), copy_keys(next, "ck")));
-    all.push_back(kb::async_commit());
-    weigh(all);
-    all.push_back(kb::async_wait(1));
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    all.push_back(add_values());
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    return kb::seq(std::move(all));
-  }
-
-  void load_bias(std::vector<StmtRef>& out) {
+  void load_bias(std::vector<StmtRef>& out) override {
     const bool by_row = mask_has_rows();
     for (int j = 0; j < columns_; ++j) {
       const std::string name = fmt::format("mk{}", j);
@@ -148,7 +123,7 @@ class LanesLowering : GpuAttentionBlock {
     }
   }
 
-  void score(std::vector<StmtRef>& out) {
+  void score(std::vector<StmtRef>& out) override {
     for (int x = 0; x < rows_ * columns_; ++x) out.push_back(kb::set_reg(scores_, x, number(0)));
     const Dim at = Dim::symbol("sc") * o_.piece;
     const int lanes = static_cast<int>(o_.piece);
@@ -157,7 +132,8 @@ class LanesLowering : GpuAttentionBlock {
     for (int i = 0; i < rows_; ++i)
       q.push_back(let(body, kb::load(q_, row(i) * o_.depth_pitch + at, lanes)));
     for (int j = 0; j < columns_; ++j)
-      k.push_back(let(body, kb::load(k_, (column() + j * kRowLanes) * o_.depth_pitch + at, lanes)));
+      k.push_back(let(
+          body, kb::load(keys_.buffer, (column() + j * kRowLanes) * o_.depth_pitch + at, lanes)));
     for (int e = 0; e < lanes; ++e)
       for (int i = 0; i < rows_; ++i)
         for (int j = 0; j < columns_; ++j) {
@@ -171,7 +147,7 @@ class LanesLowering : GpuAttentionBlock {
   }
 
   // Scores to weights, with what they do to the sums so far.
-  void weigh(std::vector<StmtRef>& out) {
+  void weigh(std::vector<StmtRef>& out) override {
     const ValueRef scale = number(p_.scale);
     const auto score = [&](int i, int j) { return kb::reg(scores_, i * columns_ + j); };
     for (int i = 0; i < rows_; ++i)
@@ -216,7 +192,7 @@ class LanesLowering : GpuAttentionBlock {
     }
   }
 
-  StmtRef add_values() {
+  void add_values(std::vector<StmtRef>& out) override {
     const Dim at = Dim::symbol("vc") * o_.piece;
     const int lanes = static_cast<int>(o_.piece), width = static_cast<int>(o_.vector);
     std::vector<StmtRef> body;
@@ -226,7 +202,7 @@ class LanesLowering : GpuAttentionBlock {
     for (int e = 0; e < lanes; ++e)
       for (int64_t v = 0; v < o_.vectors; ++v) {
         const Dim index = (at + e) * o_.width + (v * kRowLanes + column()) * width;
-        const ValueRef value = let(body, kb::load(v_, index, width));
+        const ValueRef value = let(body, kb::load(values_.buffer, index, width));
         for (int i = 0; i < rows_; ++i) {
           const int64_t x = i * o_.vectors + v;
           body.push_back(kb::set_reg(
@@ -238,9 +214,9 @@ class LanesLowering : GpuAttentionBlock {
     const int64_t steps = stretch();
     const Dim pieces = ir::min(shape_.keys / (o_.piece * steps),
                                ir::ceildiv(p_.m - first_key(), o_.piece * steps));
-    return kb::loop(LoopKind::kSerial, "vs", 0, pieces,
-                    kb::loop(LoopKind::kUnroll, "vc", Dim::symbol("vs") * steps, steps,
-                             kb::seq(std::move(body))));
+    out.push_back(kb::loop(LoopKind::kSerial, "vs", 0, pieces,
+                           kb::loop(LoopKind::kUnroll, "vc", Dim::symbol("vs") * steps, steps,
+                                    kb::seq(std::move(body)))));
   }
 
   StmtRef store_row(int i) {
@@ -267,7 +243,7 @@ class LanesLowering : GpuAttentionBlock {
 
   Pieces o_;
   int rows_, columns_;  // of a lane, of a tile of scores
-  BufferRef q_, k_, v_, weights_, scores_, bias_, sums_, maximum_, total_;
+  BufferRef q_, weights_, scores_, bias_, sums_, maximum_, total_;
 };
 
 }  // namespace

@@ -38,10 +38,6 @@ kir::WarpFragment fragment_of(DType t) {
   return t == DType::kBF16 ? kir::WarpFragment::kBf16Warp : kir::WarpFragment::kF16Warp;
 }
 
-int64_t round_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
-
 class WarpsLowering : GpuAttentionBlock {
  public:
   WarpsLowering(const Workload& w, const GpuAttention& p, const GpuAttentionShape& s)
@@ -53,8 +49,8 @@ class WarpsLowering : GpuAttentionBlock {
         width_pitch_(shared_pitch(p.dv, 2 * kColumns, p.type)),
         tiles_(static_cast<int>(s.keys / kColumns)) {
     q_ = gpu::shared_buffer("q", p.type, s.rows * depth_pitch_);
-    k_ = gpu::shared_buffer("k", p.type, s.keys * depth_pitch_);
-    v_ = gpu::shared_buffer("v", p.type, s.keys * width_pitch_);
+    keys_ = {gpu::shared_buffer("k", p.type, s.keys * depth_pitch_), depth_, depth_pitch_};
+    values_ = {gpu::shared_buffer("v", p.type, s.keys * width_pitch_), width_, width_pitch_};
     left_ = kb::buffer("left", Scope::kRegister, p.type, 4, 2);
     right_ = kb::buffer("right", Scope::kRegister, p.type, 4, 2);
     scores_ = kb::buffer("scores", Scope::kRegister, DType::kF32, tiles_ * kSums);
@@ -85,12 +81,12 @@ class WarpsLowering : GpuAttentionBlock {
     for (int half = 0; half < kHalves; ++half) all.push_back(store_row(half));
     std::vector<BufferRef> registers = {left_, right_, scores_, sums_, maximum_, total_};
     if (p_.masked) registers.push_back(bias_);
-    return launched(name, {q_, k_, v_}, std::move(registers), kb::seq(std::move(all)));
+    return launched(name, {q_, keys_.buffer, values_.buffer}, std::move(registers),
+                    kb::seq(std::move(all)));
   }
 
  private:
   ValueRef lowest() const { return number(-std::numeric_limits<double>::infinity()); }
-  Dim first_key() const { return Dim::symbol("kt") * shape_.keys; }
   // Of the lane: its row of the block's in one half, and its key in a tile of scores.
   static Dim row(int half) {
     return gpu::warp() * kRows + ir::floordiv(gpu::lane(), kSharing) + half * kColumns;
@@ -100,32 +96,7 @@ class WarpsLowering : GpuAttentionBlock {
   }
   static int at(int tile, int half, int element) { return tile * kSums + half * 2 + element; }
 
-  StmtRef copy_keys(const Dim& first, const std::string& name) {
-    return copy(1, k_, first, shape_.keys, p_.m, depth_, depth_pitch_, name);
-  }
-
-  // One tile of keys. Its own arrived with the last group of copies.
-  StmtRef tile() {
-    std::vector<StmtRef> all;
-    all.push_back(copy(2, v_, first_key(), shape_.keys, p_.m, width_, width_pitch_, "cv"));
-    all.push_back(kb::async_commit());
-    if (p_.masked) load_bias(all);
-    all.push_back(kb::async_wait(1));
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    score(all);
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    const Dim next = first_key() + shape_.keys;
-    all.push_back(kb::if_then(kb::lt(next, p_.m), copy_keys(next, "ck")));
-    all.push_back(kb::async_commit());
-    weigh(all);
-    all.push_back(kb::async_wait(1));
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    add_values(all);
-    all.push_back(kb::barrier(kir::Together::kBlock));
-    return kb::seq(std::move(all));
-  }
-
-  void load_bias(std::vector<StmtRef>& out) {
+  void load_bias(std::vector<StmtRef>& out) override {
     const bool by_row = mask_has_rows();
     for (int t = 0; t < tiles_; ++t)
       for (int e = 0; e < 2; ++e) {
@@ -140,7 +111,7 @@ class WarpsLowering : GpuAttentionBlock {
   }
 
   // Scores of tiles of keys in pairs: four matrices of eight keys and eight of the depth each.
-  void score(std::vector<StmtRef>& out) {
+  void score(std::vector<StmtRef>& out) override {
     for (int x = 0; x < tiles_ * kSums; ++x) out.push_back(kb::set_reg(scores_, x, number(0)));
     const Dim lane = gpu::lane(), depth = Dim::symbol("sc") * kDepth;
     std::vector<StmtRef> body;
@@ -150,8 +121,8 @@ class WarpsLowering : GpuAttentionBlock {
     const Dim key = ir::mod(lane, 8) + ir::floordiv(lane, 16) * 8;
     const Dim part = ir::mod(ir::floordiv(lane, 8), 2) * 8;
     for (int t = 0; t < tiles_; t += 2) {
-      body.push_back(
-          kb::warp_load(right_, 0, 4, k_, (key + t * kColumns) * depth_pitch_ + depth + part));
+      body.push_back(kb::warp_load(right_, 0, 4, keys_.buffer,
+                                   (key + t * kColumns) * depth_pitch_ + depth + part));
       for (int i = 0; i < 2; ++i)
         body.push_back(kb::warp_dot(fragment_, scores_, (t + i) * kSums, left_, 0, right_, 2 * i));
     }
@@ -159,7 +130,7 @@ class WarpsLowering : GpuAttentionBlock {
   }
 
   // Scores to weights, with what they do to the sums so far.
-  void weigh(std::vector<StmtRef>& out) {
+  void weigh(std::vector<StmtRef>& out) override {
     const ValueRef scale = number(p_.scale);
     const auto each = [&](const std::function<void(int tile, int half, int element)>& f) {
       for (int t = 0; t < tiles_; ++t)
@@ -217,7 +188,7 @@ class WarpsLowering : GpuAttentionBlock {
   }
 
   // Sixteen keys a step, as far as there are keys.
-  void add_values(std::vector<StmtRef>& out) {
+  void add_values(std::vector<StmtRef>& out) override {
     const Dim lane = gpu::lane();
     for (int t = 0; t < tiles_; t += 2) {
       std::vector<StmtRef> step;
@@ -228,7 +199,7 @@ class WarpsLowering : GpuAttentionBlock {
                           kb::cast(p_.type, pair(kb::reg(scores_, at(t + i, half, 0)),
                                                  kb::reg(scores_, at(t + i, half, 1))))));
       for (int64_t c = 0; c < width_ / kColumns; c += 2) {
-        step.push_back(kb::warp_load(right_, 0, 4, v_,
+        step.push_back(kb::warp_load(right_, 0, 4, values_.buffer,
                                      (ir::mod(lane, 16) + t * kColumns) * width_pitch_ +
                                          c * kColumns + ir::floordiv(lane, 16) * 8,
                                      /*transposed=*/true));
@@ -267,7 +238,7 @@ class WarpsLowering : GpuAttentionBlock {
   kir::WarpFragment fragment_;
   int64_t depth_, width_, depth_pitch_, width_pitch_;
   int tiles_;  // of eight keys
-  BufferRef q_, k_, v_, left_, right_, scores_, bias_, sums_, maximum_, total_;
+  BufferRef q_, left_, right_, scores_, bias_, sums_, maximum_, total_;
 };
 
 }  // namespace

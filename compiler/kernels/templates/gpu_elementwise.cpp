@@ -53,18 +53,9 @@ class GpuElementwiseLowering {
         items_(static_cast<int>(knob_int(c, "items"))) {}
 
   kir::Function run(const std::string& name) {
-    const std::vector<ir::Atom>& results = frame_.result_atoms;
-    std::vector<bool> done(results.size(), false);
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (done[i]) continue;
-      std::vector<size_t> together = {i};
-      if (is_plain(results[i]))
-        for (size_t j = i + 1; j < results.size(); ++j)
-          if (frame_.result_types[j]->dims == frame_.result_types[i]->dims && is_plain(results[j]))
-            together.push_back(j);
-      for (size_t j : together) done[j] = true;
+    for (const std::vector<size_t>& together :
+         results_together(frame_, [&](const ir::Atom& a) { return is_plain(a); }))
       result(together);
-    }
     Dim blocks = walks_[0].blocks;
     for (const Walk& walk : walks_) blocks = ir::max(blocks, walk.blocks);
     std::vector<StmtRef> body;

@@ -7,7 +7,6 @@
 #include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/lower_memory.h"
-#include "compiler/passes/support/operator_devices.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 
@@ -332,9 +331,9 @@ void DeviceAnalysis::call(const Binding& b) {
 void DeviceAnalysis::group(const Binding& b) {
   const Expr& e = *b.value;
   // What decides shapes from contents, and so is read by shape code, stays with the host.
-  const bool host = std::any_of(
-      e.primitive->body->bindings.begin(), e.primitive->body->bindings.end(),
-      [](const Binding& x) { return !x.value->op.empty() && decides_shapes(*x.value); });
+  const bool host =
+      std::any_of(e.primitive->body->bindings.begin(), e.primitive->body->bindings.end(),
+                  [](const Binding& x) { return decides_shapes(*x.value); });
   const Domain d = host ? kHost : kernel(e.primitive->attrs);
   for (size_t i = 0; i < e.args.size(); ++i) {
     if (!e.args[i].is_var()) continue;  // read where the kernel runs

@@ -37,11 +37,6 @@ bool is_floats(const Type& t) {
 
 }  // namespace
 
-bool decides_shapes(const Expr& call) {
-  const ir::OpInfo* op = ir::find_op(call.op);
-  return op && op->shape_mode != ir::ShapeMode::kDataIndependent && !call.attrs.count("count");
-}
-
 OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, const TakenByGpu& taken) {
   for (const ir::VarRef& p : f.parameters)
     if (is_scalar(p->type) || (entry && is_few_integers(p->type))) makers_[p.get()] = Maker::kHost;

@@ -11,9 +11,6 @@
 
 namespace nimble::passes {
 
-// Whether the extents of an operator's result depend on data: not where it is told its count.
-bool decides_shapes(const ir::Expr& call);
-
 // Asked once for each operator that may become a kernel: whether a template of the GPU takes it.
 using TakenByGpu = std::function<bool(const ir::Binding&)>;
 

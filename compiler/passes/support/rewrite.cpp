@@ -1,5 +1,7 @@
 #include "compiler/passes/support/rewrite.h"
 
+#include "compiler/ir/op.h"
+
 namespace nimble::passes {
 
 using ir::Atom;
@@ -147,6 +149,11 @@ const Expr* definition(const Definitions& d, const Atom& a, std::string_view op)
   if (it == d.end() || it->second->kind != ExprKind::kCall || it->second->op.empty())
     return nullptr;
   return op.empty() || it->second->op == op ? it->second : nullptr;
+}
+
+bool decides_shapes(const ir::Expr& e) {
+  const ir::OpInfo* op = e.op.empty() ? nullptr : ir::find_op(e.op);
+  return op && op->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count");
 }
 
 std::optional<double> constant_value(const Atom& a) {

@@ -60,6 +60,10 @@ Definitions definitions_of(const ir::Function& f);
 // The operator call that defines `a`, or null (parameter, constant, other expression).
 const ir::Expr* definition(const Definitions& d, const ir::Atom& a, std::string_view op = {});
 
+// Whether the extents of an operator's result depend on data: not where it is told its count. False
+// for what calls no operator.
+bool decides_shapes(const ir::Expr& e);
+
 // A rank-0 or one-element float constant's value.
 std::optional<double> constant_value(const ir::Atom& a);
 

@@ -49,6 +49,21 @@ TEST(OperatorDevices, FollowTheTemplates) {
   EXPECT_EQ(at.at("a"), "cpu");
 }
 
+// Its extents depend on no data.
+TEST(OperatorDevices, WhatIsToldItsCountIsMadeWhereItIsRead) {
+  const auto at = devices_of(R"(fn @main(%x: Tensor[(n, 4), f32]) {
+  let %r = range() {count = n, dtype = i64, start = 0, step = 1};
+  let %c = cast(%r) {dtype = f32};
+  let %u = unsqueeze(%c) {axes = [1]};
+  let %y = mul(%x, %u);
+  %y
+})",
+                             {});
+  EXPECT_EQ(at.at("r"), "gpu");
+  EXPECT_EQ(at.at("c"), "gpu");
+  EXPECT_EQ(at.at("y"), "gpu");
+}
+
 TEST(OperatorDevices, StayWithTheCpuBetweenItsKernels) {
   const auto at = devices_of(R"(fn @main(%x: Tensor[(n, 4), f32], %w: Tensor[(4, 4), f32]) {
   let %p = matmul(%x, %w);

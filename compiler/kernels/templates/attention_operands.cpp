@@ -1,0 +1,57 @@
+#include "compiler/kernels/templates/attention_operands.h"
+
+#include <fmt/format.h>
+
+#include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/loops.h"
+
+namespace nimble::kernels {
+namespace {
+
+// Whether an operand is a part of a parameter, addressed without arithmetic on its elements.
+bool is_view(GroupEvaluator& group, const ir::Atom& a) {
+  const ir::Type t = ir::type_of(a);
+  if (t->kind != ir::TypeKind::kTensor || a.is_constant() || !group.vectorizable(a)) return false;
+  std::vector<kir::Dim> at;
+  for (size_t i = 0; i < t->dims.size(); ++i) at.push_back(kir::Dim::symbol(fmt::format("v{}", i)));
+  const kir::ValueRef v = group.value(a, at, 2);
+  if (!group.take_statements().empty()) return false;
+  const kir::Value* load = loaded(v);
+  return load && load->dtype == t->dtype && load->stride.is_constant(1);
+}
+
+}  // namespace
+
+const kir::Value* loaded(const kir::ValueRef& v) {
+  const kir::Value* x = v->kind == kir::ValueKind::kCast ? v->operands[0].get() : v.get();
+  return x->kind == kir::ValueKind::kLoad ? x : nullptr;
+}
+
+std::optional<AttentionOperands> attention_operands(const Workload& w) {
+  if (w.anchor != "attention") return std::nullopt;
+  const Frame frame = make_frame(w);
+  if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
+  const ir::Expr& e = *frame.anchor->value;
+  GroupEvaluator group(*w.group, frame.parameters);
+  for (const ir::Binding& b : w.group->body->bindings)
+    if (&b != frame.anchor && b.value->kind == ir::ExprKind::kCall && !is_pullable(*b.value))
+      return std::nullopt;
+  for (size_t i = 0; i < 3; ++i)
+    if (!is_view(group, e.args[i])) return std::nullopt;
+  AttentionOperands p;
+  const ir::Type q = ir::type_of(e.args[0]), k = ir::type_of(e.args[1]), v = ir::type_of(e.args[2]);
+  p.type = q->dtype;
+  p.heads = ir::attr<int64_t>(e.attrs, "heads");
+  p.scale = ir::attr<double>(e.attrs, "scale");
+  const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
+  if (!width || !value_width || *width == 0 || *value_width == 0) return std::nullopt;
+  p.d = *width / p.heads;
+  p.dv = *value_width / p.heads;
+  p.batch = q->dims[0];
+  p.n = q->dims[1];
+  p.m = k->dims[1];
+  p.masked = e.args.size() == 4;
+  return p;
+}
+
+}  // namespace nimble::kernels

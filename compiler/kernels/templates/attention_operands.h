@@ -1,0 +1,24 @@
+// What the operator `attention` of a workload computes on, for the templates of any machine.
+#pragma once
+
+#include <optional>
+
+#include "compiler/kernels/template.h"
+
+namespace nimble::kernels {
+
+struct AttentionOperands {
+  DType type = DType::kF32;          // of q, k and v
+  kir::Dim batch, n, m;              // entries, query rows, keys
+  int64_t heads = 1, d = 1, dv = 1;  // numbers of a head in a row of q and k, and of v
+  double scale = 1;
+  bool masked = false;
+};
+// Nothing unless q, k and v are parts of parameters, of known width, and whatever follows is
+// element-wise.
+std::optional<AttentionOperands> attention_operands(const Workload& w);
+
+// The load of an operand's element, under a conversion of its type; null if it is computed.
+const kir::Value* loaded(const kir::ValueRef& v);
+
+}  // namespace nimble::kernels

@@ -19,8 +19,13 @@ endfunction()
 
 # Defines NIMBLE_SOURCE_DIR, the repository's root, for those of the files that use it: tests that
 # read fixtures. The others stay the same wherever the repository lies, so a compiler cache that
-# knows no folder (ccache's base_dir) serves every clone; __FILE__ is relative then.
+# knows no folder (ccache's base_dir) serves every clone; __FILE__ is relative then. Files that are
+# compiled as one have the same definitions.
 function(nimble_give_source_dir)
+  if(NIMBLE_UNITY)
+    add_compile_definitions(NIMBLE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    return()
+  endif()
   foreach(file ${ARGN})
     file(STRINGS ${file} uses REGEX NIMBLE_SOURCE_DIR LIMIT_COUNT 1)
     if(uses)

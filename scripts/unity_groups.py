@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which sources of a target can be compiled as one: what cmake/NimbleUnity.cmake asks.
 
-    scripts/unity_groups.py SIZE <LISTS
+    scripts/unity_groups.py SIZE <TARGETS
 
 Each line of the input names a target and its sources, relative to the repository. Each line of the
 output names a target and two of its sources or more, at most SIZE; a source is in one line at most.
@@ -10,13 +10,13 @@ What a file keeps to itself, in a namespace without a name, by "using" or as a m
 those that follow it in a group. So two files stay apart
 
 - where one uses a word that the other keeps to itself (unless both say "using" of the same),
-- where one keeps a name to itself that the other's headers have in the same namespace, and its own
-  headers have not,
-- where one defines a macro that the other uses, or opens a namespace (using namespace) that the
-  other does not open.
+- where one keeps a name to itself that the other's headers have in the same namespace or around
+  it, and its own headers have not,
+- where one uses a word that is a macro of the other or of its headers, and not of its own,
+- where one opens a namespace (using namespace) that the other does not open.
 
-Read are words, not C++: what is kept apart without need costs time, what is missed the compiler
-finds.
+A file with pragmas stays alone. Read are words, not C++: what is kept apart without need costs
+time, what is missed the compiler finds.
 """
 
 import functools
@@ -36,175 +36,154 @@ TOKEN = re.compile(r"""
   | (?P<sign>::|->|\S)
 """, re.VERBOSE | re.DOTALL | re.MULTILINE)
 
-DIRECTIVE = re.compile(r'[ \t]*#[ \t]*(include|define|undef)[ \t]+("[^"]*"|<[^>]*>|\w+)')
-KINDS = {"struct", "class", "union", "enum"}
-# Before a name they make no declaration of it.
-NOT_NAMES = KINDS | {
-    "alignas", "auto", "const", "constexpr", "decltype", "extern", "friend", "inline", "noexcept",
-    "operator", "requires", "static", "static_assert", "template", "thread_local", "typename",
-    "using", "volatile", "__attribute__"}
+WORD = re.compile(r"[A-Za-z_]\w*")
+DIRECTIVE = re.compile(r'[ \t]*#[ \t]*(\w+)[ \t]*("[^"]*"|\w+|)')
+TYPES = {"struct", "class", "union", "enum"}
+# Their operand in brackets belongs to them.
+WITH_OPERAND = {"alignas", "decltype", "noexcept", "__attribute__"}
+TEXT = '""'  # stands for each string
 
 
 class Source:
-    """The names of a file. Namespaces are tuples of names; one without a name is left out.
+    """The names of a file. A namespace is the tuple of its names; those without one are left out.
 
     declared  (namespace, name) at the scope of a namespace
-    own       those of them that the file keeps to itself
-    shared    what "using a::b;" brings, by (namespace, name): the same twice does no harm
-    used      words that are not members (a.b) or qualified (a::b)
-    macros    what it defines, even if not to its end
-    opened    namespaces opened by "using namespace", at the scope of one
-    includes  headers of the repository
+    own       those that the file keeps to itself
+    shared    of own, what "using a::b;" brought, by (namespace, name)
+    used      words, but those behind ".", "->" and "::"
+    macros    what it defines, though perhaps not to its end
+    opened    what "using namespace" opened at the scope of a namespace
+    includes  what it includes with quotation marks
+    alone     whether it has pragmas, or brackets that do not match
     """
 
     def __init__(self, text):
         self.declared, self.own, self.shared = set(), set(), {}
         self.used, self.macros, self.opened, self.includes = set(), set(), set(), []
-        self.read(text)
+        self.alone = False
+        self._scopes = []  # of open braces: what names a namespace has, None for another brace
+        self._read(text)
 
-    def read(self, text):
-        scopes = []      # of open braces: a namespace's names, None for another
-        hidden = []      # how many of the scopes are without a name, beside each
-        head, depth = [], 0  # words since the last declaration ended; open brackets in it
-        before = ""
+    def _read(self, text):
+        head, depth, before = [], 0, ""  # words of a declaration; open brackets among them
         for match in TOKEN.finditer(text):
             kind, token = match.lastgroup, match.group()
             if kind is None:
                 continue
             if kind == "line":
-                self.directive(token)
+                self._directive(token)
                 continue
             if kind == "word" and before not in (".", "->", "::"):
                 self.used.add(token)
             before = token
-            inside = any(scope is None for scope in scopes)
+            inside = None in self._scopes
             if token == "{":
-                names = None
-                if not inside and not depth:
-                    names = self.opening(head, scopes, hidden)
-                scopes.append(names)
-                hidden.append(names == ())
-                if not inside and names is not None:
-                    head = []
+                names = None if inside or depth else self._opening(head)
+                self._scopes.append(names)
+                head = head if names is None else []
             elif token == "}":
-                if scopes:
-                    scopes.pop()
-                    hidden.pop()
-                if not any(scope is None for scope in scopes) and not depth:
-                    # The end of a function or type; variables of it may follow.
-                    head = [";"] if head else head
+                self.alone |= not self._scopes
+                del self._scopes[-1:]
+                if None not in self._scopes and not depth:
+                    head = []
             elif inside:
-                if head[:1] == ["enum"] and kind == "word":
-                    self.enumerator(head, token, scopes, hidden)
+                if head[:1] == ["enum"] and head[1:2] not in (["class"], ["struct"]) and \
+                        kind == "word":
+                    self._declare(token, head)
             elif token == ";" and not depth:
-                self.ending(head, scopes, hidden)
+                self._ending(head)
                 head = []
             else:
                 depth += (token in "([") - (token in ")]")
-                if head == [";"]:
-                    head = []
-                head.append('""' if kind in ("raw", "string") else token)
+                head.append(TEXT if kind in ("raw", "string") else token)
+        self.alone |= bool(self._scopes)
 
-    def directive(self, line):
-        match = DIRECTIVE.match(line)
-        if not match:
-            self.used.update(re.findall(r"[A-Za-z_]\w*", line))
-        elif match[1] == "include":
-            if match[2][0] == '"':
-                self.includes.append(match[2][1:-1])
-        elif match[1] == "define":
-            self.macros.add(match[2])
-            self.used.update(re.findall(r"[A-Za-z_]\w*", line[match.end():]))
+    def _directive(self, line):
+        what, name = DIRECTIVE.match(line).groups()
+        if what == "include":
+            self.includes += [name[1:-1]] if name else []
+            return
+        self.used.update(WORD.findall(line))
+        if what == "define":
+            self.macros.add(name)
+        self.alone |= what == "pragma" and name != "once"
 
-    def opening(self, head, scopes, hidden):
-        """What a brace opens: a namespace's names, or None; declares what it is the body of."""
+    def _opening(self, head):
+        """What a brace opens: a namespace's names, or None, and then it is the body of a name."""
         if "namespace" in head[:2]:
             return tuple(w for w in head[head.index("namespace") + 1:] if w != "::")
-        if head[:2] == ["extern", '""']:
-            return ("",)  # declarations as outside; the name is dropped in where()
-        self.declare(head, scopes, hidden)
+        if head == ["extern", TEXT]:
+            return ("",)  # as if it were not there: no name, but not without one
+        for name in names_of(head):
+            self._declare(name, head)
         return None
 
-    def ending(self, head, scopes, hidden):
+    def _ending(self, head):
         if head[:2] == ["using", "namespace"]:
             self.opened.add("".join(head[2:]))
         elif head[:1] == ["using"] and "=" not in head:
-            if head:
-                self.shared[self.where(scopes), head[-1]] = "".join(head[1:])
-                self.own.add((self.where(scopes), head[-1]))
-                self.declared.add((self.where(scopes), head[-1]))
+            self._declare(head[-1], head)
+            self.shared[self._place(), head[-1]] = "".join(head[1:])
         else:
-            self.declare(head, scopes, hidden)
+            for name in names_of(head):
+                self._declare(name, head)
 
-    @staticmethod
-    def where(scopes):
-        return tuple(name for scope in scopes if scope for name in scope if name)
+    def _place(self):
+        return tuple(name for scope in self._scopes if scope for name in scope if name)
 
-    def declare(self, head, scopes, hidden):
-        own = any(hidden) or "static" in head[:3]
-        for name in names_of(head):
-            self.declared.add((self.where(scopes), name))
-            if own:
-                self.own.add((self.where(scopes), name))
-
-    def enumerator(self, head, token, scopes, hidden):
-        if head[1:2] not in (["class"], ["struct"]):
-            place = self.where(scopes)
-            self.declared.add((place, token))
-            if any(hidden):
-                self.own.add((place, token))
+    def _declare(self, name, head):
+        self.declared.add((self._place(), name))
+        if () in self._scopes or {"static", "constexpr"} & set(head) or \
+                head[0] in ("using", "namespace", "typedef", "const"):
+            self.own.add((self._place(), name))
 
 
 def names_of(head):
     """The names that a declaration gives, from its words up to the body or the semicolon."""
-    head = without_template(head)
-    if not head:
-        return []
-    if head[0] == "using":
-        return head[1:2]
-    # A macro that makes a declaration: TEST_F(Suite, Name), MATCHER_P(Name, …), Q_DECLARE…(Type)
+    # A macro that makes one: TEST_F(Suite, Name), MATCHER_P(Name, …)
     if len(head) > 2 and head[1] == "(" and re.fullmatch(r"[A-Z][A-Z0-9_]+", head[0]):
-        arguments = [w for w in head[2:] if re.fullmatch(r"[A-Za-z_]\w*", w)]
-        return ["_".join(arguments[:2])] if "TEST" in head[0] else arguments[:1]
-    words = [w for w in head if w not in ("static", "inline", "constexpr", "const")]
-    if words and words[0] in KINDS:
-        for word in words[1:]:
-            if re.fullmatch(r"[A-Za-z_]\w*", word) and word not in NOT_NAMES and word != "final":
-                return [word]
+        words = [w for w in head[2:] if WORD.fullmatch(w)]
+        return ["_".join(words[:2])] if "TEST" in head[0] else words[:1]
+    head = without_brackets(head)
+    if "operator" in head:
+        return ["operator"]
+    if head[:1] == ["using"]:
+        return head[1:2]
+    if head[:1] == ["static_assert"]:
         return []
-    # A function's or variable's: the word before the first bracket, "=" or the end, outside <…>.
-    angles, last, out = 0, "", []
-    for i, word in enumerate(head):
-        if word == "<":
-            angles += 1
-        elif word == ">":
-            angles -= 1
-        elif angles <= 0 and word in ("(", "[", "=", "{", ","):
-            if word == "(" and last in ("decltype", "alignas", "__attribute__", "noexcept"):
-                continue
+    head = [w for w in head if w not in ("static", "inline", "constexpr", "const", "final")]
+    if head and head[0] in TYPES:
+        # Its name, or that of a variable or function of it.
+        head = [w for w in head if w not in TYPES]
+        end = head.index(":") if ":" in head else len(head)
+        head = head[:end]
+        return [w for w in head[:1] if WORD.fullmatch(w)] + names_of(["auto", *head[1:]])
+    name = ""
+    for before, word in zip(["", *head], head):
+        if word in ("(", "[", "=", "{", ",", ":"):
             break
-        elif angles <= 0 and re.fullmatch(r"[A-Za-z_]\w*", word):
-            last = word if head[i - 1:i] != ["::"] else ""
-            continue
-        if word == "::":
-            last = ""
-    if last and last not in NOT_NAMES and len(head) > 1:
-        out.append(last)
-    return out
+        if WORD.fullmatch(word):
+            name = "" if before == "::" else word
+        elif word == "::":
+            name = ""
+    return [name] if name and len(head) > 1 and name != "auto" else []
 
 
-def without_template(head):
-    while head[:1] == ["template"]:
-        angles = 0
-        for i, word in enumerate(head):
-            angles += (word == "<") - (word == ">")
-            if i and not angles:
-                break
-        head = head[i + 1:]
-    while head[:1] == ["["]:  # an attribute
-        head = head[head.index("]") + 1:] if "]" in head else []
-        head = head[1:] if head[:1] == ["]"] else head
-    return head
+def without_brackets(head):
+    """Without attributes, <…> before the first bracket, and the operands of decltype and the like."""
+    out, depth, closing = [], 0, ""
+    for i, word in enumerate(head):
+        if depth:
+            depth += (word == opening) - (word == closing)
+        elif word == "<" and "(" not in out and "=" not in out and "operator" not in out:
+            opening, closing, depth = "<", ">", 1
+        elif word == "(" and out and out[-1] in WITH_OPERAND:
+            opening, closing, depth = "(", ")", 1
+        elif word == "[" and head[i + 1:i + 2] == ["["]:
+            opening, closing, depth = "[", "]", 1
+        else:
+            out.append(word)
+    return [w for w in out if w not in WITH_OPERAND and w not in ("template", "typename")]
 
 
 @functools.lru_cache(None)
@@ -213,24 +192,16 @@ def source(path):
 
 
 @functools.lru_cache(None)
-def headers(path):
-    """The repository's headers that a file reads, and those that they read."""
-    seen, todo = set(), [path]
+def of_headers(path):
+    """(namespace, name) that the repository's headers declare for a file; macros as (None, name)."""
+    out, seen, todo = set(), set(), [path]
     while todo:
         for name in source(todo.pop()).includes:
             if name.endswith(".h") and name not in seen and (ROOT / name).is_file():
                 seen.add(name)
                 todo.append(name)
-    return frozenset(seen)
-
-
-@functools.lru_cache(None)
-def of_headers(path):
-    """(namespace, name) that its headers declare, macros as (None, name)."""
-    out = set()
-    for name in headers(path):
-        out |= source(name).declared
-        out |= {(None, macro) for macro in source(name).macros}
+                out |= source(name).declared
+                out |= {(None, macro) for macro in source(name).macros}
     return out
 
 
@@ -264,11 +235,11 @@ def groups(paths, size):
 
 def main():
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
+        print(__doc__.strip())
+        return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
     for line in sys.stdin:
         target, *paths = line.split()
-        for group in groups(paths, int(sys.argv[1])):
+        for group in groups([p for p in paths if not source(p).alone], int(sys.argv[1])):
             print(target, *group)
     return 0
 

@@ -1,7 +1,8 @@
 # With NIMBLE_UNITY up to six sources of a target are compiled as one, so what they include is parsed
 # once for all of them. It is off by default, because whoever changes one file compiles six: for
 # builds from nothing. Which files go together, scripts/unity_groups.py says; those that it leaves
-# out, C, generated sources and those with options of their own are compiled by themselves.
+# out, C, generated sources and those with options of their own are compiled by themselves, as are
+# those with CMake's property SKIP_UNITY_BUILD_INCLUSION.
 
 set(NIMBLE_UNITY_SIZE 6)
 
@@ -23,7 +24,8 @@ function(nimble_unity_sources out target)
       continue()
     endif()
     set(is_alone FALSE)
-    foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS COMPILE_FLAGS INCLUDE_DIRECTORIES)
+    foreach(property COMPILE_OPTIONS COMPILE_DEFINITIONS COMPILE_FLAGS INCLUDE_DIRECTORIES
+                     SKIP_UNITY_BUILD_INCLUSION)
       get_source_file_property(own ${file} TARGET_DIRECTORY ${target} ${property})
       if(own)
         set(is_alone TRUE)

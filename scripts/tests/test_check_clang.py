@@ -25,15 +25,15 @@ class CheckClang(unittest.TestCase):
         self.assertTrue(wanted(f"{ROOT}/vm/base/cpu.cpp", [("vm", "base")]))
         self.assertFalse(wanted(f"{ROOT}/vm/base/cpu.cpp", [("db",)]))
         self.assertFalse(wanted(f"{ROOT}/vm/base/test/cpu_test.cpp", []))
-        self.assertFalse(wanted(f"{ROOT}/build/precompiled/program.cpp", []))
+        self.assertFalse(wanted(f"{ROOT}/build-clang/gui/moc.cpp", []))
         self.assertFalse(wanted("/usr/src/gtest/gtest.cc", []))
 
     def test_the_command_reads_and_writes_nothing(self):
         command = self.script.command_of({
             "file": "a.cpp",
-            "command": "/usr/bin/ccache /usr/bin/c++ -DX='a b' -Wno-restrict -O3 -Winvalid-pch "
-                       "-include /b/cmake_pch.hxx -std=c++20 -o a.o -c a.cpp"})
-        self.assertEqual(command, ["clang++", "-DX=a b", "-O3", "-std=c++20", "a.cpp",
+            "command": "/usr/bin/ccache /usr/bin/clang++ -DX='a b' -O0 -std=c++20 -MD -MT a.o "
+                       "-MF a.o.d -o a.o -c a.cpp"})
+        self.assertEqual(command, ["/usr/bin/clang++", "-DX=a b", "-O0", "-std=c++20", "a.cpp",
                                    "-fsyntax-only"])
 
 

@@ -9,7 +9,7 @@ void GpuArguments::move(const PreparedKernel& kernel, std::span<const Value> arg
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is(ObjectKind::kTensor)) continue;
     void*& at = frame->buffers[n++];
-    if (reinterpret_cast<uintptr_t>(at) % kGpuAlignment == 0) continue;
+    if (reinterpret_cast<uintptr_t>(at) % kernel.alignment == 0) continue;
     const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
     uint64_t bytes = size_of(t.dtype);
     for (const int64_t extent : t.shape()) bytes *= static_cast<uint64_t>(extent);

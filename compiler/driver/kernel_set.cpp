@@ -22,6 +22,7 @@
 #include "compiler/codegen/cuda/cuda.h"
 #include "compiler/codegen/portable/portable.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/argument_access.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/vendor.h"
@@ -65,6 +66,7 @@ exec::Launch launch_of(const kir::Function& f) {
     out.grid[axis] = f.launch->grid[axis].to_program(f.contract.symbols);
   out.threads = static_cast<uint32_t>(f.launch->threads);
   out.shared_bytes = static_cast<uint32_t>(kir::shared_bytes(f));
+  out.alignment = kir::argument_alignment(f);
   return out;
 }
 

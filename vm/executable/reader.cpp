@@ -360,6 +360,7 @@ void get_gpu(ByteReader* in, Executable* e) {
     for (DimProgram& p : l.grid) p = decode_dim_program(in);
     l.threads = in->varint32("number of threads");
     l.shared_bytes = in->varint32("bytes of shared memory");
+    l.alignment = in->varint32("alignment of arguments");
   }
   const size_t images = in->count("number of images", 2);
   for (size_t n = 0; n < images; ++n) {

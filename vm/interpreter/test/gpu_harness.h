@@ -54,7 +54,7 @@ kernel "add" {
   source "add" symbols n device d2
   in f32 ([a0]) in f32 ([a0]) out f32 ([a0])
   dispatch { 0: 0 }
-  native "add_0" launch ([a0 31 + 32 //], [1], [1]) block 32 shared 0
+  native "add_0" launch ([a0 31 + 32 //], [1], [1]) block 32 shared 0 aligned 16
 }
 kernel "root" {
   source "sqrt" symbols n device d2

@@ -118,15 +118,16 @@ class Expansion {
 }  // namespace
 
 ir::Module expand_attention(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Function& f, const ir::Binding& b,
-                               ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto expand = [&](const ir::Function& f, const ir::Binding& b,
+                          ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) || !b.var->type ||
         has_kernel_here(f, b, context))
       return std::nullopt;
     context.count("expand-attention.expanded");
     return Expansion(e, out).run();
-  });
+  };
+  return rewrite_module(m, expand);
 }
 
 }  // namespace nimble::passes

@@ -160,8 +160,8 @@ class Expansion {
 }  // namespace
 
 ir::Module expand_blockwise(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Function& f, const ir::Binding& b,
-                               ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto expand = [&](const ir::Function& f, const ir::Binding& b,
+                          ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs != ir::Packs::kBlocks ||
         !b.var->type)
@@ -173,7 +173,8 @@ ir::Module expand_blockwise(const ir::Module& m, PassContext& context) {
     if (has_kernel(e, operands, b.var->type, context.target_in(f), context)) return std::nullopt;
     context.count("expand-blockwise.expanded");
     return Expansion(e, out).run(b.var->type);
-  });
+  };
+  return rewrite_module(m, expand);
 }
 
 }  // namespace nimble::passes

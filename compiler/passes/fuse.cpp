@@ -36,9 +36,9 @@
 // nothing.
 //
 // Where there is a GPU, each operator first gets a device: the GPU if one of its templates takes
-// the operator, else, and where the host computes for itself (operator_devices.h), the CPU. Groups of
-// different devices do not join, so each is served where it runs; the attribute `device` says it to
-// place-devices. A view goes with its neighbours.
+// the operator, else, and where the host computes for itself (operator_devices.h), the CPU. Groups
+// of different devices do not join, so each is served where it runs; the attribute `device` says it
+// to place-devices. A view goes with its neighbours.
 //
 // Views that stay alone remain views; scalar code stays outside of kernels.
 #include "compiler/passes/fuse.h"

@@ -59,8 +59,8 @@ Atom widened_bytes(const ir::Binding& b, DType wide, ir::BlockBuilder& out) {
 }  // namespace
 
 ir::Module widen_products(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Function& f, const ir::Binding& b,
-                               ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto widen = [&](const ir::Function& f, const ir::Binding& b,
+                         ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs == ir::Packs::kNothing ||
         !e.attrs.contains("out"))
@@ -79,7 +79,8 @@ ir::Module widen_products(const ir::Module& m, PassContext& context) {
     for (Atom& a : wide->args) a = cast(a, type, e.location, out);  // a bias is of the type
     out.append({b.var, wide});
     return Atom(b.var);
-  });
+  };
+  return rewrite_module(m, widen);
 }
 
 }  // namespace nimble::passes

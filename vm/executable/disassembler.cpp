@@ -170,7 +170,8 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
     if (i.launch) {
       out += fmt::format(" launch ({}) block {} shared {}", joined(i.launch->grid, postfix),
                          i.launch->threads, i.launch->shared_bytes);
-      if (i.launch->alignment != 1) out += fmt::format(" aligned {}", i.launch->alignment);
+      if (i.launch->alignment != Launch::kMaxAlignment)
+        out += fmt::format(" aligned {}", i.launch->alignment);
     }
     out += "\n";
   }

@@ -91,8 +91,9 @@ struct Launch {
                                     DimProgram::constant(1)};
   uint32_t threads = 0;
   uint32_t shared_bytes = 0;
-  // A multiple of which the addresses of its arguments have to be: its widest access.
-  uint32_t alignment = 1;
+  // Bytes, a power of two, of which the addresses of its arguments have to be multiples: those of
+  // the widest access to one. Of whom nothing is known, the most.
+  uint32_t alignment = kMaxAlignment;
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -346,7 +346,7 @@ void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& o
 
 // Behind the kernels and images.
 void get_gpu(ByteReader* in, Executable* e) {
-  const size_t launches = in->count("number of launches", 13);
+  const size_t launches = in->count("number of launches", 14);
   for (size_t n = 0; n < launches; ++n) {
     const uint64_t kernel = in->varint(), implementation = in->varint();
     if (kernel >= e->kernels.size() ||

@@ -327,8 +327,7 @@ class Verifier {
       report<Fault::kLaunchShared>(where, i.symbol, i.launch->shared_bytes,
                                    Launch::kMaxSharedBytes);
     if (!std::has_single_bit(i.launch->alignment) || i.launch->alignment > Launch::kMaxAlignment)
-      report<Fault::kLaunchAlignment>(where, i.symbol, i.launch->alignment,
-                                      Launch::kMaxAlignment);
+      report<Fault::kLaunchAlignment>(where, i.symbol, i.launch->alignment, Launch::kMaxAlignment);
   }
 
   void check_device(const Place& where, int32_t device) {

@@ -79,7 +79,7 @@ TEST_P(CudaModels, FixturesAreServed) {
   std::vector<std::pair<std::string, ir::Module>> models;
   for (const auto& entry : fs::recursive_directory_iterator(kData))
     if (entry.path().extension() == ".onnx")
-      models.emplace_back(entry.path().stem(), frontend::import_model(entry.path()));
+      models.emplace_back(entry.path().stem().string(), frontend::import_model(entry.path()));
   EXPECT_GT(models.size(), 60u);
   EXPECT_THAT(refusals(models, GetParam()), IsEmpty());
 }

@@ -116,7 +116,8 @@ TEST(OperatorDevices, OfShapeCodeAreTheHosts) {
 // The host would compute a few integers, and the CPU what lies between its kernels; but it has
 // no template for them.
 TEST(OperatorDevices, WhatTheGpuAloneTakesRunsThere) {
-  const char* text = R"(fn @main(%i: Tensor[(2, 4), i64], %j: Tensor[(4, 2), i64], %x: Tensor[(n, 4), f32]) {
+  const char* text =
+      R"(fn @main(%i: Tensor[(2, 4), i64], %j: Tensor[(4, 2), i64], %x: Tensor[(n, 4), f32]) {
   let %p = matmul(%i, %j);
   let %q = add(%p, %p);
   let %a = exp(%x);

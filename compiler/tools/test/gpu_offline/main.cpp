@@ -171,9 +171,8 @@ std::vector<Json> run_all(const Options& o, const std::vector<CudaSample>& sampl
       ++done;
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
       if (terminal || done % 50 == 0)
-        fmt::print(stderr, "{}{} of {} configurations, {} errors, {:.0f} s{}",
-                   terminal ? "\r" : "", done, tasks.size(), errors, spent.count(),
-                   terminal ? " " : "\n");
+        fmt::print(stderr, "{}{} of {} configurations, {} errors, {:.0f} s{}", terminal ? "\r" : "",
+                   done, tasks.size(), errors, spent.count(), terminal ? " " : "\n");
     }
   }
   if (terminal) fmt::print(stderr, "\n");
@@ -186,9 +185,10 @@ bool is_wanted(const std::vector<std::string>& wanted, const std::string& name) 
 
 // A line for each template and architecture: how many, and the most of each number.
 Table summary_of(const Json& rows) {
-  Table table({"template", "target", "configurations", "errors", Column("registers", "registers, most"),
-               Column("shared_bytes", "bytes shared, most"), Column("spilling", "that spill"),
-               Column("spill_bytes", "bytes spilled, most"), Column("defaults", "defaults that do")});
+  Table table({"template", "target", "configurations", "errors",
+               Column("registers", "registers, most"), Column("shared_bytes", "bytes shared, most"),
+               Column("spilling", "that spill"), Column("spill_bytes", "bytes spilled, most"),
+               Column("defaults", "defaults that do")});
   std::map<std::pair<std::string, std::string>, std::vector<Json>> groups;
   for (const Json& row : rows)
     groups[{row.at("template").get<std::string>(), row.at("target").get<std::string>()}].push_back(
@@ -208,8 +208,8 @@ Table summary_of(const Json& rows) {
       }
       shared = std::max(shared, row.at("shared_bytes").get<int64_t>());
     }
-    table.add({key.first, key.second, of.size(), errors, registers, shared, spilling, spilled,
-               defaults});
+    table.add(
+        {key.first, key.second, of.size(), errors, registers, shared, spilling, spilled, defaults});
   }
   return table;
 }
@@ -268,9 +268,8 @@ int run(int argc, char** argv) {
                 {"default", task.is_default},
                 {"config", task.config}};
     row.update(results[i]);
-    const std::string what =
-        fmt::format("{} for {} with {}, of {}", samples[task.sample].served_by, task.target,
-                    task.config, samples[task.sample].text);
+    const std::string what = fmt::format("{} for {} with {}, of {}", samples[task.sample].served_by,
+                                         task.target, task.config, samples[task.sample].text);
     if (row.contains("error"))
       bad.push_back(fmt::format("{}: {}", what, row.at("error").get<std::string>()));
     else if (task.is_default && row.at("spill_bytes").get<int64_t>() > 0)

@@ -79,8 +79,7 @@ ir::Module rewrite_module(const ir::Module& m, const FunctionHook& hook) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     const ir::FunctionRef of = f;
-    Rewriter rewriter(
-        [&](const Binding& b, ir::BlockBuilder& made) { return hook(*of, b, made); });
+    Rewriter rewriter([&](const Binding& b, ir::BlockBuilder& made) { return hook(*of, b, made); });
     f = rewriter.rewrite(of);
   }
   return out;

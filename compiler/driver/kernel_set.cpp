@@ -16,6 +16,7 @@
 // checked interpreter. The target "portable" has that alone.
 #include "compiler/driver/kernel_set.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "compiler/codegen/codegen.h"

@@ -70,6 +70,10 @@ Json error_of(const std::string& problem) {
   out["error"] = problem;
   return out;
 }
+bool is_error(const Json& result) {
+  const auto error = result.find("error");
+  return error != result.end() && !error->is_null();
+}
 
 // Compiles one; what comes of it, or "error".
 Json result_of(const CudaSample& sample, const Task& task) {
@@ -166,7 +170,7 @@ std::vector<Json> run_all(const Options& o, const std::vector<CudaSample>& sampl
         continue;
       }
       out[running[i].task] = finish(running[i]);
-      errors += out[running[i].task].contains("error");
+      errors += is_error(out[running[i].task]);
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
       ++done;
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
@@ -196,7 +200,7 @@ Table summary_of(const Json& rows) {
   for (const auto& [key, of] : groups) {
     int64_t registers = 0, spilling = 0, spilled = 0, shared = 0, errors = 0, defaults = 0;
     for (const Json& row : of) {
-      if (row.contains("error")) {
+      if (is_error(row)) {
         ++errors;
         continue;
       }
@@ -270,7 +274,7 @@ int run(int argc, char** argv) {
     row.update(results[i]);
     const std::string what = fmt::format("{} for {} with {}, of {}", samples[task.sample].served_by,
                                          task.target, task.config, samples[task.sample].text);
-    if (row.contains("error"))
+    if (is_error(row))
       bad.push_back(fmt::format("{}: {}", what, row.at("error").get<std::string>()));
     else if (task.is_default && row.at("spill_bytes").get<int64_t>() > 0)
       bad.push_back(fmt::format("{}: the default spills {} bytes", what,

@@ -65,7 +65,6 @@ std::vector<CudaSample> cuda_samples() {
       {"gpu_matmul", product("f16", "3072", "768")},
       {"gpu_matmul", product("f32", "33", "50")},
       {"gpu_matmul", plain_product("u8", "i8", "i32")},
-      {"gpu_matmul", plain_product("f64", "f64", "f64")},
       {"gpu_attention", encoder("f32", "b, 1, 1, n")},
       {"gpu_attention", encoder("f32", "1, 12, n, n")},
       {"gpu_attention", encoder("f64", "b, 1, 1, n")},

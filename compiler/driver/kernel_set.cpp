@@ -16,6 +16,7 @@
 // checked interpreter. The target "portable" has that alone.
 #include "compiler/driver/kernel_set.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "compiler/codegen/codegen.h"
@@ -58,6 +59,7 @@ exec::DimProgram scratch_program(const exec::KernelContract& contract,
   return out;
 }
 
+// But for what its arguments' alignment need be, which only its code says.
 exec::Launch launch_of(const kir::Function& f) {
   NIMBLE_CHECK(f.launch, "{} is not a GPU's", f.name);
   exec::Launch out;
@@ -484,6 +486,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
   out.texts.insert(out.texts.end(), messages.begin(), messages.end());
 
   std::map<std::string, codegen::CompiledFunction> compiled;
+  std::map<std::string, uint32_t> alignments;  // of arguments, whichever image is loaded
   const auto say_image = [&](const std::vector<kir::Function>& kernels,
                              const kernels::TargetInfo& target) {
     const auto count = std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
@@ -504,6 +507,8 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     if (report) report->images.emplace_back(target.level, image->size());
     // The code of the first one is what records would be of.
     for (codegen::CompiledFunction& f : module.functions) compiled.emplace(f.name, f);
+    for (const auto& [name, bytes] : module.argument_alignment)
+      alignments[name] = std::max(alignments[name], bytes);
   };
   const auto add_image = [&](const std::vector<kir::Function>& kernels,
                              const kernels::TargetInfo& target) {
@@ -536,6 +541,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
         i.code_hash = std::stoull(it->second.code_hash.substr(0, 16), nullptr, 16);
         row.code_bytes += it->second.code_bytes;
       }
+      if (i.launch) i.launch->alignment = alignments.at(i.symbol);
       ++row.implementations;
     }
     for (const Entry::Piece& p : e.pieces)

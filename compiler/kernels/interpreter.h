@@ -17,7 +17,9 @@
 // one side after the other. Besides the above these fault: threads of which one writes an element
 // that the other touches with no barrier of both between them, a block that touches what another
 // writes, a copy that is read or written before its group has been waited for (copies take effect
-// as late as that), lanes that are missing where a warp meets.
+// as late as that), lanes that are missing where a warp meets, several elements that the printer
+// accesses at once (gpu_access.h) at an address that is no multiple of them. A buffer's own
+// alignment is not asked for: views lie anywhere.
 #pragma once
 
 #include <cstddef>

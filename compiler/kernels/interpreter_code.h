@@ -37,6 +37,7 @@ struct AccessCode {
   DimCode index, stride;
   bool masked = false;
   DimCode valid;
+  int64_t width = 1;  // elements that a launch's thread may access at once: gpu_access.h
 };
 
 // Computes `lanes` lanes at frame[result] from frame[operand…].

@@ -1,6 +1,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "compiler/kernels/gpu_access.h"
 #include "compiler/kernels/interpreter_code.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
@@ -10,7 +11,7 @@ namespace {
 
 class Compiler {
  public:
-  explicit Compiler(const Function& f) {
+  explicit Compiler(const Function& f) : facts_(f.facts) {
     code_.name = f.name;
     code_.root = f.body;
     by_lane_.insert(slot_of("thread"));
@@ -23,7 +24,12 @@ class Compiler {
     if (f.launch) {
       code_.launch_threads = f.launch->threads;
       for (const Dim& d : f.launch->grid) code_.grid.push_back(dim(d));
-      for (const char* s : {"block_x", "block_y", "block_z"}) slot_of(s);
+      facts_.set("thread", {0, f.launch->threads - 1, 1});
+      facts_.set("threads", {f.launch->threads, f.launch->threads, f.launch->threads});
+      for (const char* s : {"block_x", "block_y", "block_z"}) {
+        slot_of(s);
+        facts_.set(s, {0, INT32_MAX, 1});
+      }
     }
     for (const auto* list : {&f.arguments, &f.scratch, &f.shared, &f.registers}) {
       for (const BufferRef& b : *list) {
@@ -82,13 +88,15 @@ class Compiler {
   }
 
   AccessCode access(const BufferRef& b, const Dim& index, const Dim& stride,
-                    const std::optional<Dim>& valid) {
+                    const std::optional<Dim>& valid, int lanes = 1) {
     AccessCode a;
     a.buffer = buffers_.at(b.get());
     a.index = dim(index);
     a.stride = dim(stride);
     a.masked = valid.has_value();
     if (valid) a.valid = dim(*valid);
+    if (code_.launch_threads > 0 && lanes > 1 && stride.is_constant(1))
+      a.width = access_bytes(*b, index, lanes, facts_) / static_cast<int64_t>(size_of(b->dtype));
     return a;
   }
 
@@ -104,7 +112,7 @@ class Compiler {
     }
     if (v->kind == ValueKind::kLoad) {
       op.operand[0] = v->passthrough ? value(v->passthrough, ops) : -1;
-      op.access = access(v->buffer, v->index, v->stride, v->valid);
+      op.access = access(v->buffer, v->index, v->stride, v->valid, v->lanes);
     } else if (v->kind == ValueKind::kRegister) {
       op.access = access(v->buffer, v->index, 1, std::nullopt);
     } else if (v->kind == ValueKind::kIndex || v->kind == ValueKind::kShuffle) {
@@ -114,6 +122,13 @@ class Compiler {
     temporaries_[v.get()] = op.result;
     ops.push_back(std::move(op));
     return ops.back().result;
+  }
+
+  // Of a loop's variable, as the printer takes them.
+  void set_facts(const Stmt& s) {
+    const auto from = facts_.range(s.begin), to = facts_.range(s.begin + s.extent);
+    facts_.set(s.var, {from.low, to.high == INT64_MAX ? INT64_MAX : to.high - 1,
+                       facts_.divisible(s.begin, s.step) == ir::Proof::kYes ? s.step : 1});
   }
 
   StmtCode nested(const Stmt& s) {
@@ -147,6 +162,7 @@ class Compiler {
         code.extent = dim(s.extent);
         const auto slots = slots_;
         code.slot = slot_of(s.var);
+        set_facts(s);
         if (code.begin.by_lane) by_lane_.insert(code.slot);
         code.body.push_back(nested(*s.body[0]));
         slots_ = slots;
@@ -156,7 +172,7 @@ class Compiler {
         for (const StmtRef& b : s.body) code.body.push_back(nested(*b));
         break;
       case StmtKind::kStore:
-        code.access = access(s.buffer, s.index, s.stride, s.valid);
+        code.access = access(s.buffer, s.index, s.stride, s.valid, s.value->lanes);
         break;
       case StmtKind::kSetRegister:
         code.access = access(s.buffer, s.index, 1, std::nullopt);
@@ -167,6 +183,7 @@ class Compiler {
         break;
       case StmtKind::kLetIndex:
         code.slot = slot_of(s.var);
+        facts_.set(s.var, s.facts.value_or(ir::SymbolFacts{INT64_MIN, INT64_MAX, 1}));
         by_lane_.insert(code.slot);
         break;
       case StmtKind::kPrefetch:
@@ -191,6 +208,7 @@ class Compiler {
       case StmtKind::kAsyncCopy:
         code.access = access(s.buffer, s.index, 1, s.valid);
         code.to = access(s.to_buffer, s.to_index, 1, std::nullopt);
+        code.access.width = code.to.width = s.lanes;  // whatever is known
         break;
       case StmtKind::kTileZero:
       case StmtKind::kTileDot:
@@ -204,6 +222,7 @@ class Compiler {
   }
 
   InterpreterCode code_;
+  ir::DimContext facts_;  // of what is in sight
   std::unordered_map<std::string, int> slots_, locals_;
   std::unordered_set<int> by_lane_;  // slots whose values differ between the lanes of a warp
   std::unordered_map<const Buffer*, int> buffers_;

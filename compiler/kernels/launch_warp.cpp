@@ -52,6 +52,19 @@ void Warp::note(int buffer, int n, bool neighbours, const Numbers& index, const 
   }
 }
 
+// The hardware takes a.width elements at once only where their address is a multiple of them.
+void Warp::check_aligned(const AccessCode& a, int64_t index, int lane) const {
+  const Buffer& b = *code_.buffers[a.buffer];
+  const int64_t size = static_cast<int64_t>(size_of(b.dtype)), bytes = a.width * size;
+  // Scratch and shared memory lie otherwise here than there, where they begin at such multiples.
+  const uint64_t base = b.scope == Scope::kArgument
+                            ? reinterpret_cast<uintptr_t>(r_.memory[a.buffer].data)
+                            : uint64_t{0};
+  if ((base + static_cast<uint64_t>(index * size)) % static_cast<uint64_t>(bytes) != 0)
+    fault(lane, fmt::format("an access of {} bytes to {}[{}], whose address is no multiple of that",
+                            bytes, b.name, index));
+}
+
 void Warp::places(const AccessCode& a, int n, Mask mask, Numbers& index, Numbers& stride,
                   Numbers& valid) const {
   dims(a.index, mask, index);
@@ -63,6 +76,10 @@ void Warp::places(const AccessCode& a, int n, Mask mask, Numbers& index, Numbers
     dims(a.valid, mask, valid);
   else
     valid.fill(n);
+  if (a.width > 1)
+    each(mask, [&](int t) {
+      if (valid[t] > 0) check_aligned(a, index[t], t);
+    });
   const bool neighbours = n == 1 || (a.stride.terms.empty() && a.stride.constant == 1);
   note(a.buffer, n, neighbours, index, stride, valid, mask);
 }
@@ -259,6 +276,8 @@ void Warp::begin_copy(const StmtCode& s, Mask mask) {
             fmt::format("a copy of {} bytes from {}[{}] to {}[{}], which are no multiples of "
                         "its size",
                         n * size, s.stmt->buffer->name, from[t], s.stmt->to_buffer->name, to[t]));
+    check_aligned(s.access, from[t], t);
+    check_aligned(s.to, to[t], t);
     for (int i = 0; i < c.valid; ++i)
       std::copy_n(element(s.access.buffer, from[t] + i, false, t), size, &c.bytes[i * size]);
     for (int i = 0; i < n; ++i) element(s.to.buffer, to[t] + i, true, t);

@@ -137,6 +137,7 @@ class Warp {
   void note(int buffer, int n, bool neighbours, const Numbers& index, const Numbers& stride,
             const Numbers& valid, Mask mask) const;
   // Index, stride and lanes of an access.
+  void check_aligned(const AccessCode& a, int64_t index, int lane) const;
   void places(const AccessCode& a, int n, Mask mask, Numbers& index, Numbers& stride,
               Numbers& valid) const;
   void load(const OpCode& op, Mask mask);

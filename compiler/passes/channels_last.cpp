@@ -396,7 +396,8 @@ bool has_later_kernel(const Expr& call, const std::vector<Type>& operands, const
   wide.attrs.erase("out");
   std::vector<Type> types;
   for (size_t i = 0; i < 2; ++i) types.push_back(ir::tensor_type(operands[i]->dims, type));
-  return has_kernel(wide, types, ir::tensor_type(result->dims, type), context);
+  return has_kernel(wide, types, ir::tensor_type(result->dims, type), context.kernel_target(),
+                    context);
 }
 
 }  // namespace
@@ -411,7 +412,7 @@ ir::Module channels_last_where(const ir::Module& m, const HasKernel& has_kernel,
 
 ir::Module channels_last(const ir::Module& m, PassContext& context) {
   const auto taken = [&](const Expr& call, const std::vector<Type>& operands, const Type& result) {
-    return has_kernel(call, operands, result, context) ||
+    return has_kernel(call, operands, result, context.kernel_target(), context) ||
            has_later_kernel(call, operands, result, context);
   };
   return channels_last_where(m, taken, context);

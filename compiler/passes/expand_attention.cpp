@@ -33,12 +33,12 @@ bool is_typed(const Expr& e) {
   return std::all_of(e.args.begin(), e.args.end(), [](const Atom& a) { return ir::type_of(a); });
 }
 
-bool has_kernel_here(const Binding& b, PassContext& context) {
+bool has_kernel_here(const ir::Function& f, const Binding& b, PassContext& context) {
   const Expr& e = *b.value;
-  if (context.gpu) {
+  if (const kernels::TargetInfo& target = context.target_in(f); target.is_gpu()) {
     std::vector<Type> operands;
     for (const Atom& a : e.args) operands.push_back(ir::type_of(a));
-    return has_kernel(e, operands, b.var->type, context);
+    return has_kernel(e, operands, b.var->type, target, context);
   }
   const Type q = ir::type_of(e.args[0]), v = ir::type_of(e.args[2]);
   if (q->dtype != DType::kF32 && q->dtype != DType::kF64) return false;
@@ -118,14 +118,16 @@ class Expansion {
 }  // namespace
 
 ir::Module expand_attention(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto expand = [&](const ir::Function& f, const ir::Binding& b,
+                          ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || e.op != "attention" || !is_typed(e) || !b.var->type ||
-        has_kernel_here(b, context))
+        has_kernel_here(f, b, context))
       return std::nullopt;
     context.count("expand-attention.expanded");
     return Expansion(e, out).run();
-  });
+  };
+  return rewrite_module(m, expand);
 }
 
 }  // namespace nimble::passes

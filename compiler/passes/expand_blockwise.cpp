@@ -160,7 +160,8 @@ class Expansion {
 }  // namespace
 
 ir::Module expand_blockwise(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto expand = [&](const ir::Function& f, const ir::Binding& b,
+                          ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs != ir::Packs::kBlocks ||
         !b.var->type)
@@ -169,10 +170,11 @@ ir::Module expand_blockwise(const ir::Module& m, PassContext& context) {
     for (const Atom& a : e.args) operands.push_back(ir::type_of(a));
     for (const ir::Type& t : operands)
       if (!t) return std::nullopt;  // nobody has typed it
-    if (has_kernel(e, operands, b.var->type, context)) return std::nullopt;
+    if (has_kernel(e, operands, b.var->type, context.target_in(f), context)) return std::nullopt;
     context.count("expand-blockwise.expanded");
     return Expansion(e, out).run(b.var->type);
-  });
+  };
+  return rewrite_module(m, expand);
 }
 
 }  // namespace nimble::passes

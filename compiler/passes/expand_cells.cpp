@@ -117,18 +117,21 @@ bool is_plain(const std::vector<Type>& operands) {
 
 ir::Module expand_cells(const ir::Module& m, PassContext& context) {
   if (!context.gpu) return m;
-  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto expand = [&](const ir::Function& f, const ir::Binding& b,
+                          ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs != ir::Packs::kGates ||
         !b.var->type)
       return std::nullopt;
     std::vector<Type> operands;
     for (const Atom& a : e.args) operands.push_back(ir::type_of(a));
-    if (!is_plain(operands) || has_kernel(e, operands, b.var->type, context)) return std::nullopt;
+    if (!is_plain(operands) || has_kernel(e, operands, b.var->type, context.target_in(f), context))
+      return std::nullopt;
     context.count("expand-cells.expanded");
     Cell cell(e, out);
     return ir::traits_of(e).cell->c ? cell.lstm(b.var->type) : cell.gru();
-  });
+  };
+  return rewrite_module(m, expand);
 }
 
 }  // namespace nimble::passes

@@ -36,9 +36,9 @@
 // nothing.
 //
 // Where there is a GPU, each operator first gets a device: the GPU if one of its templates takes
-// the operator, else, and where the host computes for itself (host_values.h), the CPU. Groups of
-// different devices do not join, so each is served where it runs; the attribute `device` says it to
-// place-devices. A view goes with its neighbours.
+// the operator, else, and where the host computes for itself (operator_devices.h), the CPU. Groups
+// of different devices do not join, so each is served where it runs; the attribute `device` says it
+// to place-devices. A view goes with its neighbours.
 //
 // Views that stay alone remain views; scalar code stays outside of kernels.
 #include "compiler/passes/fuse.h"
@@ -128,10 +128,11 @@ class BlockFusion {
   }
 
   // Of a block of one operator.
-  bool is_taken_by_gpu() const {
+  bool is_taken(int32_t device) const {
     Group g;
     g.members = {0};
-    return device_that_serves(g) == kCudaDevice;
+    std::vector<Atom> args;
+    return served(*primitive(g, &args), device);
   }
 
  private:
@@ -480,10 +481,10 @@ class BlockFusion {
   std::unordered_map<const Var*, size_t> reader_of_;  // the first call of this block that reads it
 };
 
-bool is_taken_by_gpu(const Binding& b, const Surroundings& around, PassContext& context) {
+bool is_taken(const Binding& b, int32_t device, const Surroundings& around, PassContext& context) {
   Block alone;
   alone.bindings = {b};
-  return BlockFusion(alone, around, false, context).is_taken_by_gpu();
+  return BlockFusion(alone, around, false, context).is_taken(device);
 }
 
 ir::Module fused(const ir::Module& m, bool join, PassContext& context) {
@@ -492,8 +493,9 @@ ir::Module fused(const ir::Module& m, bool join, PassContext& context) {
     Surroundings around{
         count_uses(*f->body), ir::dim_context(*f), ir::attr_or(f->attrs, "device", kAnyDevice), {}};
     if (context.gpu)
-      around.devices.emplace(*f, ir::is_entry(m, name),
-                             [&](const Binding& b) { return is_taken_by_gpu(b, around, context); });
+      around.devices.emplace(*f, ir::is_entry(m, name), [&](const Binding& b, int32_t device) {
+        return is_taken(b, device, around, context);
+      });
     std::function<ir::BlockRef(const Block&)> run = [&](const Block& b) {
       return BlockFusion(b, around, join, context).run(run);
     };

@@ -213,7 +213,7 @@ bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, con
   const PackedConvolution packed = packed_convolution(e, shape, operands[1]->dtype, context.target);
   std::vector<ir::Type> types = operands;
   types[1] = packed.weights;
-  return has_kernel(*packed.call, types, result, context);
+  return has_kernel(*packed.call, types, result, context.target, context);
 }
 
 bool is_packable_cell(const Expr& e, DType weights) {
@@ -261,7 +261,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
             "packed_matmul", {},
             {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
         const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), type);
-        if (!has_kernel(*packed, {in, weights}, b.var->type, context)) return std::nullopt;
+        if (!has_kernel(*packed, {in, weights}, b.var->type, context.target, context))
+          return std::nullopt;
         return call("packed_matmul", {x, pack(w, layout, transpose)}, packed->attrs);
       };
       switch (ir::traits_of(e).packs) {

@@ -47,6 +47,11 @@ struct PassContext {
   const kernels::TargetInfo& target_of(int64_t device) const {
     return gpu && device == kCudaDevice ? *gpu : target;
   }
+  // The machine that runs a function's kernels: where its author put them, else kernel_target().
+  const kernels::TargetInfo& target_in(const ir::Function& f) const {
+    const auto device = f.attrs.find("device");
+    return device == f.attrs.end() ? kernel_target() : target_of(std::get<int64_t>(device->second));
+  }
   // What --target says to name both; "" if nothing was chosen.
   std::string target_names() const { return gpu ? gpu->level + "," + target.level : target.level; }
   FoldLimits fold;

@@ -52,6 +52,7 @@ class Narrowing {
 
   ir::FunctionRef run(const ir::FunctionRef& f) {
     definitions_ = definitions_of(*f);
+    target_ = &context_.target_in(*f);
     plan(*f);
     Rewriter rewriter([&](const Binding& b, ir::BlockBuilder& out) { return visit(b, out); });
     ir::FunctionRef made = rewriter.rewrite(f);
@@ -180,7 +181,7 @@ class Narrowing {
     if (!context_.packs_weights()) {  // the kernel is chosen by what it is then
       std::vector<ir::Type> operands;
       for (const Atom& a : copy->args) operands.push_back(ir::type_of(a));
-      if (!has_kernel(*copy, operands, b.var->type, context_)) return nullptr;
+      if (!has_kernel(*copy, operands, b.var->type, *target_, context_)) return nullptr;
     }
     context_.count("set-precision.cells");
     return copy;
@@ -236,6 +237,7 @@ class Narrowing {
   }
 
   PassContext& context_;
+  const kernels::TargetInfo* target_ = nullptr;  // of the function
   Definitions definitions_;
   std::unordered_map<const Var*, std::vector<VarRef>> casts_;  // of the function
   // Of the module: a matrix that two products share is narrowed once.

@@ -92,7 +92,7 @@ ir::Module use_winograd(const ir::Module& m, PassContext& context) {
     std::vector<ir::Type> types;
     for (const Atom& a : args) types.push_back(ir::type_of(a));
     const ir::ExprRef call = ir::make_call("packed_winograd", {}, attrs);
-    if (!has_kernel(*call, types, b.var->type, context)) return std::nullopt;
+    if (!has_kernel(*call, types, b.var->type, context.target, context)) return std::nullopt;
     context.count("use-winograd.convolutions");
     const ir::VarRef y =
         o.call("packed_winograd", std::move(args), std::move(attrs), b.var->name, e.location);

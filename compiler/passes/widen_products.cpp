@@ -59,7 +59,8 @@ Atom widened_bytes(const ir::Binding& b, DType wide, ir::BlockBuilder& out) {
 }  // namespace
 
 ir::Module widen_products(const ir::Module& m, PassContext& context) {
-  return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& out) -> std::optional<Atom> {
+  const auto widen = [&](const ir::Function& f, const ir::Binding& b,
+                         ir::BlockBuilder& out) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs == ir::Packs::kNothing ||
         !e.attrs.contains("out"))
@@ -69,7 +70,7 @@ ir::Module widen_products(const ir::Module& m, PassContext& context) {
     const auto& result = b.var->type;
     for (const ir::Type& t : operands)
       if (!t || !result) return std::nullopt;  // nobody has typed it
-    if (has_kernel(e, operands, result, context)) return std::nullopt;
+    if (has_kernel(e, operands, result, context.target_in(f), context)) return std::nullopt;
     context.count("widen-products.widened");
     const DType type = wide_type(e, operands[1], result);
     if (type != result->dtype) return widened_bytes(b, type, out);
@@ -78,7 +79,8 @@ ir::Module widen_products(const ir::Module& m, PassContext& context) {
     for (Atom& a : wide->args) a = cast(a, type, e.location, out);  // a bias is of the type
     out.append({b.var, wide});
     return Atom(b.var);
-  });
+  };
+  return rewrite_module(m, widen);
 }
 
 }  // namespace nimble::passes

@@ -360,6 +360,7 @@ class Assembler {
     l.threads = in_.index();
     in_.expect("shared");
     l.shared_bytes = in_.index();
+    if (in_.accept("aligned")) l.alignment = in_.index();
     return l;
   }
 

@@ -167,9 +167,12 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
     if (!i.config.empty()) out += " config " + quoted(i.config);
     if (i.max_threads != 0) out += fmt::format(" threads {}", i.max_threads);
     if (i.code_hash != 0) out += fmt::format(" hash {:#x}", i.code_hash);
-    if (i.launch)
+    if (i.launch) {
       out += fmt::format(" launch ({}) block {} shared {}", joined(i.launch->grid, postfix),
                          i.launch->threads, i.launch->shared_bytes);
+      if (i.launch->alignment != Launch::kMaxAlignment)
+        out += fmt::format(" aligned {}", i.launch->alignment);
+    }
     out += "\n";
   }
   return out + "}\n";

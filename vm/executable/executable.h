@@ -86,10 +86,14 @@ struct Launch {
   static constexpr uint32_t kMaxThreads = 1024;
   // What a block may have at compute capability 9.0; at none it may have more.
   static constexpr uint32_t kMaxSharedBytes = 227 << 10;
+  static constexpr uint32_t kMaxAlignment = 16;  // bytes of a thread's widest access
   std::array<DimProgram, 3> grid = {DimProgram::constant(1), DimProgram::constant(1),
                                     DimProgram::constant(1)};
   uint32_t threads = 0;
   uint32_t shared_bytes = 0;
+  // Bytes, a power of two, of which the addresses of its arguments have to be multiples: those of
+  // the widest access to one. Of whom nothing is known, the most.
+  uint32_t alignment = kMaxAlignment;
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -346,7 +346,7 @@ void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& o
 
 // Behind the kernels and images.
 void get_gpu(ByteReader* in, Executable* e) {
-  const size_t launches = in->count("number of launches", 13);
+  const size_t launches = in->count("number of launches", 14);
   for (size_t n = 0; n < launches; ++n) {
     const uint64_t kernel = in->varint(), implementation = in->varint();
     if (kernel >= e->kernels.size() ||
@@ -360,6 +360,7 @@ void get_gpu(ByteReader* in, Executable* e) {
     for (DimProgram& p : l.grid) p = decode_dim_program(in);
     l.threads = in->varint32("number of threads");
     l.shared_bytes = in->varint32("bytes of shared memory");
+    l.alignment = in->varint32("alignment of arguments");
   }
   const size_t images = in->count("number of images", 2);
   for (size_t n = 0; n < images; ++n) {

@@ -9,6 +9,7 @@
 #include "vm/executable/verifier.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "vm/base/checked.h"
@@ -325,6 +326,8 @@ class Verifier {
     if (i.launch->shared_bytes > Launch::kMaxSharedBytes)
       report<Fault::kLaunchShared>(where, i.symbol, i.launch->shared_bytes,
                                    Launch::kMaxSharedBytes);
+    if (!std::has_single_bit(i.launch->alignment) || i.launch->alignment > Launch::kMaxAlignment)
+      report<Fault::kLaunchAlignment>(where, i.symbol, i.launch->alignment, Launch::kMaxAlignment);
   }
 
   void check_device(const Place& where, int32_t device) {

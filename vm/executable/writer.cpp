@@ -141,6 +141,7 @@ bool put_gpu(const Executable& e, ByteWriter* out) {
       for (const DimProgram& p : launch->grid) encode(p, out);
       out->varint(launch->threads);
       out->varint(launch->shared_bytes);
+      out->varint(launch->alignment);
     }
   out->varint(images);
   for (size_t i = 0; i < e.images.size(); ++i) {

@@ -11,7 +11,7 @@ void GpuArguments::move(const PreparedKernel& kernel, std::span<const Value> arg
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].is(ObjectKind::kTensor)) continue;
     void*& at = frame->buffers[n++];
-    if (reinterpret_cast<uintptr_t>(at) % kGpuAlignment == 0) continue;
+    if (reinterpret_cast<uintptr_t>(at) % kernel.alignment == 0) continue;
     const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
     const uint64_t bytes = bytes_of(t);
     moved_.push_back(

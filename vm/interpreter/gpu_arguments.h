@@ -11,9 +11,6 @@
 
 namespace nimble::rt {
 
-// Bytes of the widest access of a GPU's thread, to a multiple of which every argument is aligned.
-inline constexpr uintptr_t kGpuAlignment = 16;
-
 class GpuArguments {
  public:
   // Of a kernel whose `arguments` are bound in `frame`, which is told where the copies are; `pool`
@@ -24,7 +21,7 @@ class GpuArguments {
     uintptr_t bits = 0;
     for (uint32_t i = 0; i < kernel.tensors; ++i)
       bits |= reinterpret_cast<uintptr_t>(frame->buffers[i]);
-    if (bits % kGpuAlignment != 0) [[unlikely]]
+    if (bits & (kernel.alignment - 1)) [[unlikely]]
       move(kernel, arguments, frame);
   }
   // The device does one thing after the other: memory may go back before it has been read.

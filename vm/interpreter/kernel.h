@@ -77,6 +77,7 @@ struct PreparedKernel {
   bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf
   bool launches = false;     // its targets are a GPU's
+  uint32_t alignment = 1;    // of arguments of launches: a power of two
   Device* device = nullptr;  // where it runs
   uint64_t memory() const;   // bytes that it takes
 };

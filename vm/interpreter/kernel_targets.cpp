@@ -105,6 +105,7 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
     if (impl.launch && code.device) {
       use_launch(kernel, impl, code.device, place, &target);
       out->launches = true;
+      out->alignment = std::max(out->alignment, impl.launch->alignment);
     } else if (impl.kind == ImplementationKind::kPortable ||
                (!find_native && (impl.kind == ImplementationKind::kNative ||
                                  (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {

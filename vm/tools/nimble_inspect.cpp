@@ -165,7 +165,10 @@ Json launch_json(const exec::Implementation& i) {
   if (!i.launch) return nullptr;
   Json grid = Json::array();
   for (const exec::DimProgram& p : i.launch->grid) grid.push_back(p.str());
-  return {{"grid", grid}, {"threads", i.launch->threads}, {"shared_bytes", i.launch->shared_bytes}};
+  return {{"grid", grid},
+          {"threads", i.launch->threads},
+          {"shared_bytes", i.launch->shared_bytes},
+          {"alignment", i.launch->alignment}};
 }
 
 Json portable_json(const exec::Kernel& k) {

@@ -32,8 +32,9 @@ bool is_identifier(const std::string& name) {
          });
 }
 
-// The kernel alone, without what stands before the first one.
-std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& target) {
+// The kernel alone, without what stands before the first one; *alignment: CudaModule's.
+std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& target,
+                          uint32_t* alignment = nullptr) {
   const std::string fault = kir::verify(f);
   NIMBLE_CHECK(fault.empty(), "malformed kernel: {}\n{}", fault, kir::print(f));
   NIMBLE_CHECK(is_identifier(f.name), "{} is no name of a GPU's kernel", f.name);
@@ -43,7 +44,11 @@ std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& tar
     throw Error(Status::kUnsupported, f.name,
                 fmt::format("its blocks take {} bytes of shared memory, those of {} have {}", bytes,
                             target.level, target.shared_bytes));
-  return CudaEmitter(kir::unroll(f, {{"threads", f.launch->threads}}), target).run();
+  const kir::Function unrolled = kir::unroll(f, {{"threads", f.launch->threads}});
+  CudaEmitter emitter(unrolled, target);
+  std::string text = emitter.run();
+  if (alignment) *alignment = static_cast<uint32_t>(emitter.argument_alignment());
+  return text;
 }
 
 std::string preamble() {
@@ -130,6 +135,12 @@ std::string cuda_backend_version() {
   return library ? "NVRTC " + library->version() : "";
 }
 
+uint32_t argument_alignment(const kir::Function& f, const kernels::TargetInfo& target) {
+  uint32_t out = 0;
+  kernel_source(f, target, &out);
+  return out;
+}
+
 std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& target) {
   return preamble() + kernel_source(f, target);
 }
@@ -137,16 +148,16 @@ std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& targe
 CudaModule compile_cuda(std::span<const kir::Function> functions,
                         const kernels::TargetInfo& target) {
   std::string source = preamble();
+  CudaModule out;
   std::vector<std::string> hashes;
   for (const kir::Function& f : functions) {
-    source += kernel_source(f, target);
+    source += kernel_source(f, target, &out.argument_alignment[f.name]);
     kir::Function anonymous = f;
     anonymous.name = "kernel";
     hashes.push_back(hex(hash128(target.level + "\n" + cuda_backend_version() + "\n" +
                                  kir::print(anonymous) + cuda_source(anonymous, target))));
   }
   Nvrtc::Output output = nvrtc().compile(source, target.level, false);
-  CudaModule out;
   out.bytes = std::move(output.cubin);
   out.resources = resources_of(output.log);
   const std::map<std::string, uint64_t> bytes = code_bytes(out.bytes);

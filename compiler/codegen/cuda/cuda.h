@@ -23,6 +23,9 @@ std::string why_no_cuda();
 // "NVRTC 13.0"; "" where it is missing.
 std::string cuda_backend_version();
 
+// As of CudaModule, without NVRTC.
+uint32_t argument_alignment(const kir::Function& f, const kernels::TargetInfo& target);
+
 // The CUDA C++ of one function, which unroll.h has left. Error(kUnsupported) for a CPU's function.
 std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& target);
 
@@ -38,6 +41,9 @@ struct CudaModule {
   std::vector<uint8_t> bytes;  // a cubin
   std::vector<CompiledFunction> functions;
   std::map<std::string, CudaResources> resources;
+  // Bytes of each kernel's widest access to an argument: a multiple of them is each one's address
+  // to be, whatever its buffer claims. At most 16.
+  std::map<std::string, uint32_t> argument_alignment;
 };
 
 // Functions as for compile(), all of a GPU, in one module. Equal input gives equal bytes; a

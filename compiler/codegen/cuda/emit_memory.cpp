@@ -1,10 +1,11 @@
 // Loads and stores. Lanes that follow one another in memory are accessed 16, 8, 4 or 2 bytes at
-// once where the buffer's alignment and what is known of the index prove it aligned. Such an access
-// gives words (CudaEmitter::Parts), of which lanes are made when somebody asks: what is only
-// carried from here to there stays as it is.
+// once where that is known to be aligned (kernels/gpu_access.h). Such an access gives words
+// (CudaEmitter::Parts), of which lanes are made when somebody asks: what is only carried from here
+// to there stays as it is.
 #include <algorithm>
 
 #include "compiler/codegen/cuda/emitter.h"
+#include "compiler/kernels/gpu_access.h"
 #include "vm/base/error.h"
 
 namespace nimble::codegen {
@@ -12,9 +13,6 @@ namespace nimble::codegen {
 using ir::Dim;
 
 namespace {
-
-constexpr int kScratchAlignment = 64, kSharedAlignment = 128;
-constexpr int kWidest = 16;  // bytes of one access
 
 int bytes_of(DType t) {
   return static_cast<int>(size_of(t));
@@ -28,7 +26,8 @@ const char* vector_type(int bytes) {
 }  // namespace
 
 // The address is a sum of what changes and a constant, which becomes the access's displacement.
-std::string CudaEmitter::pointer(const kir::Buffer& b, const Dim& index) {
+std::string CudaEmitter::pointer(const kir::Buffer& b, const Dim& index, int bytes) {
+  if (b.scope == kir::Scope::kArgument) argument_alignment_ = std::max(argument_alignment_, bytes);
   Dim changing = 0;
   int64_t rest = 0;
   for (const Dim::Term& t : index.terms()) {
@@ -48,23 +47,6 @@ std::string CudaEmitter::pointer(const kir::Buffer& b, const Dim& index) {
               text);
 }
 
-int64_t CudaEmitter::alignment(const kir::Buffer& b, const Dim& index) const {
-  int64_t base = kScratchAlignment;
-  if (b.scope == kir::Scope::kShared) base = kSharedAlignment;
-  if (b.scope == kir::Scope::kArgument) base = std::max(b.alignment, bytes_of(b.dtype));
-  int64_t known = bytes_of(b.dtype);
-  while (2 * known <= kWidest && base % (2 * known) == 0 &&
-         facts_.divisible(index, 2 * known / bytes_of(b.dtype)) == ir::Proof::kYes)
-    known *= 2;
-  return known;
-}
-
-// Bytes of each access to so many neighbours: an element's if one has no more.
-int CudaEmitter::chunk_bytes(const kir::Buffer& b, const Dim& index, int lanes) const {
-  return static_cast<int>(
-      std::min<int64_t>(alignment(b, index), int64_t{lanes} * bytes_of(b.dtype)));
-}
-
 CudaEmitter::Parts CudaEmitter::load(const kir::Value& v) {
   Parts out;
   const kir::Buffer& b = *v.buffer;
@@ -73,7 +55,7 @@ CudaEmitter::Parts CudaEmitter::load(const kir::Value& v) {
     return out;
   }
   const bool same = v.lanes > 1 && v.stride.is_constant(0) && !v.valid;
-  const std::string at = pointer(b, v.index);
+  const std::string at = pointer(b, v.index, bytes_of(b.dtype));
   const std::string stride = v.lanes > 1 && !same ? bound(v.stride).text : "0";
   const std::string valid = v.valid ? bound(*v.valid).text : "";
   std::vector<std::string> others;
@@ -108,8 +90,8 @@ void CudaEmitter::load_chunk(const std::string& from, int bytes,
 void CudaEmitter::load_dense(const kir::Value& v, Parts& out) {
   const kir::Buffer& b = *v.buffer;
   const int size = bytes_of(b.dtype), all = size * v.lanes;
-  const int chunk = chunk_bytes(b, v.index, v.lanes);
-  const std::string type(cuda_type(v.dtype)), at = pointer(b, v.index);
+  const int chunk = kir::access_bytes(b, v.index, v.lanes, facts_);
+  const std::string type(cuda_type(v.dtype)), at = pointer(b, v.index, chunk);
   const std::string valid = v.valid ? bound(*v.valid).text : "";
   const auto element = [&](int i) {
     const std::string text = fmt::format("{}[{}]", at, i);
@@ -196,12 +178,12 @@ void CudaEmitter::store(const kir::Stmt& s) {
   const DType t = s.value->dtype;
   const int size = bytes_of(t), n = s.value->lanes;
   const bool dense = n == 1 || s.stride.is_constant(1);
-  const int chunk = dense ? chunk_bytes(b, s.index, n) : size;
+  const int chunk = dense ? kir::access_bytes(b, s.index, n, facts_) : size;
   const bool vectors = chunk > size && chunk >= 4;
   value(s.value);
   const std::string valid = s.valid ? bound(*s.valid).text : "";
   const std::string stride = dense ? "" : bound(s.stride).text;
-  const std::string at = pointer(b, s.index);
+  const std::string at = pointer(b, s.index, vectors ? chunk : size);
   const auto each = [&] {
     const std::vector<std::string> all = lanes(s.value);
     for (int i = 0; i < n; ++i)

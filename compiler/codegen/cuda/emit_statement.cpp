@@ -256,8 +256,8 @@ void CudaEmitter::let_index(const kir::Stmt& s) {
 }
 
 void CudaEmitter::prefetch(const kir::Stmt& s) {
-  if (s.buffer->scope == Scope::kShared) return;  // it is as near as can be
-  const std::string at = pointer(*s.buffer, s.index);
+  if (s.buffer->scope == Scope::kShared) return;          // it is as near as can be
+  const std::string at = pointer(*s.buffer, s.index, 1);  // any byte of a line
   line(fmt::format("prefetch_{}({});", s.locality == 3 ? "l1" : "l2", at));
 }
 

@@ -83,7 +83,7 @@ void CudaEmitter::warp_load(const kir::Stmt& s) {
   line(fmt::format(
       "asm volatile(\"ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {}, [%{}];\" : {} : "
       "\"r\"(shared_address({})) : \"memory\");",
-      s.count, s.transposed ? ".trans" : "", d, next, outputs, pointer(*s.buffer, s.index)));
+      s.count, s.transposed ? ".trans" : "", d, next, outputs, pointer(*s.buffer, s.index, 16)));
   if (direct) return;
   for (int i = 0; i < s.count; ++i)
     line(fmt::format("{} = {};", register_name(to, number + i, 0),
@@ -99,8 +99,8 @@ void CudaEmitter::async_copy(const kir::Stmt& s) {
     valid = fmt::format("(i32)lesser<{0}>({1}, greater<{0}>(0, {2})) * {3}",
                         n.narrow ? "i32" : "i64", s.lanes, n.text, size);
   }
-  line(fmt::format("copy_async<{}>({}, {}, {});", bytes, pointer(*s.to_buffer, s.to_index),
-                   pointer(*s.buffer, s.index), valid));
+  line(fmt::format("copy_async<{}>({}, {}, {});", bytes, pointer(*s.to_buffer, s.to_index, bytes),
+                   pointer(*s.buffer, s.index, bytes), valid));
 }
 
 }  // namespace nimble::codegen

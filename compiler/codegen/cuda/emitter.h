@@ -17,6 +17,8 @@ class CudaEmitter {
   CudaEmitter(const kir::Function& f, const kernels::TargetInfo& target);
   // The kernel alone; cuda_prelude() comes before it.
   std::string run();
+  // Behind that: bytes of the widest access to an argument.
+  int argument_alignment() const { return argument_alignment_; }
 
  private:
   // A value's lanes as C++ expressions without effect: one for each lane, or one for each 32 bits
@@ -70,9 +72,8 @@ class CudaEmitter {
   void bind_symbol(const std::string& name, const std::string& text, ir::SymbolFacts facts);
 
   // emit_memory.cpp
-  std::string pointer(const kir::Buffer& b, const ir::Dim& index);
-  int64_t alignment(const kir::Buffer& b, const ir::Dim& index) const;
-  int chunk_bytes(const kir::Buffer& b, const ir::Dim& index, int lanes) const;
+  // `bytes`: of each access through it.
+  std::string pointer(const kir::Buffer& b, const ir::Dim& index, int bytes);
   Parts load(const kir::Value& v);
   void load_dense(const kir::Value& v, Parts& out);
   void load_chunk(const std::string& from, int bytes, const std::vector<std::string>& to);
@@ -118,6 +119,7 @@ class CudaEmitter {
   std::string text_;
   int depth_ = 0;
   int next_ = 0;
+  int argument_alignment_ = 1;
 
   std::map<std::string, Integer> symbols_;
   std::map<std::string, Parts> locals_;

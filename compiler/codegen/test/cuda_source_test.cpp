@@ -2,6 +2,8 @@
 // what a failed check says, and what is refused.
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "compiler/codegen/test/cuda_kernels.h"
 #include "vm/executable/check_status.h"
 
@@ -51,6 +53,70 @@ TEST(CudaSource, NeighboursAreOneAccessWhereTheyAreAligned) {
   EXPECT_EQ(count(body_of(copy(8, 2, true)), "reinterpret_cast<u32*>"), 4u);
   for (const Function& f : {copy(8, 7, true), copy(8, 8, false)})
     EXPECT_THAT(body_of(f), Not(HasSubstr("reinterpret_cast"))) << "by element";
+}
+
+// What a launch asks of its arguments' addresses is what its code does, not what buffers claim.
+TEST(CudaSource, TellsHowArgumentsAreToLie) {
+  const auto of = [](const std::function<std::vector<StmtRef>(KernelBuilder&, const BufferRef& x,
+                                                              const BufferRef& y)>& body,
+                     DType t = DType::kF32, bool aligned = true) {
+    KernelBuilder k("k");
+    k.launch(32);
+    const BufferRef x = aligned ? tensor(k, "x", t, 1024, false) : k.in("x", t, 1024);
+    const BufferRef y = aligned ? tensor(k, "y", t, 1024, true) : k.out("y", t, 1024);
+    const std::vector<StmtRef> statements = body(k, x, y);
+    return argument_alignment(k.body(statements), gpu_target());
+  };
+  // y[thread] = x[at], of a few lanes the last one.
+  const auto loads = [&](const Dim& at, int lanes, DType t = DType::kF32, bool aligned = true) {
+    return of(
+        [&](KernelBuilder&, const BufferRef& x, const BufferRef& y) -> std::vector<StmtRef> {
+          const ValueRef v = load(x, at, lanes);
+          return {store(y, kThread, lanes == 1 ? v : extract(v, lanes - 1))};
+        },
+        t, aligned);
+  };
+  EXPECT_EQ(loads(kThread, 1), 4u);
+  EXPECT_EQ(loads(kThread, 1, DType::kI8), 1u);
+  EXPECT_EQ(loads(kThread, 1, DType::kF64), 8u);
+  EXPECT_EQ(loads(kThread * 2, 2), 8u);
+  EXPECT_EQ(loads(kThread * 4, 4), 16u);
+  EXPECT_EQ(loads(kThread * 16, 16), 16u);
+  EXPECT_EQ(loads(kThread * 6, 4), 8u) << "every 24 bytes";
+  EXPECT_EQ(loads(kThread * 4 + 1, 4), 4u);
+  EXPECT_EQ(loads(kThread * 8, 8, DType::kF16), 16u);
+  EXPECT_EQ(loads(kThread * 2, 2, DType::kI8), 2u);
+  EXPECT_EQ(loads(kThread * 4, 4, DType::kF32, false), 4u);
+  using Body = std::vector<StmtRef>;
+  EXPECT_EQ(of([](KernelBuilder&, const BufferRef& x, const BufferRef& y) -> Body {
+              return {store(y, kThread * 4, broadcast(load(x, kThread), 4))};
+            }),
+            16u)
+      << "a store";
+  EXPECT_EQ(of([](KernelBuilder&, const BufferRef& x, const BufferRef& y) -> Body {
+              return {store_strided(y, kThread * 8, 2, load_strided(x, kThread * 8, 2, 4))};
+            }),
+            4u);
+  EXPECT_EQ(of([](KernelBuilder&, const BufferRef& x, const BufferRef& y) -> Body {
+              const ValueRef other = load(x, kThread * 4, 4);
+              const ValueRef v = load_masked(x, kThread, 4, 100 - kThread, other);
+              return {store(y, kThread, extract(v, 0))};
+            }),
+            16u)
+      << "the values behind the valid ones";
+  EXPECT_EQ(of([](KernelBuilder& k, const BufferRef& x, const BufferRef& y) -> Body {
+              const BufferRef s = k.shared("s", DType::kF32, 256);
+              return {async_copy(s, kThread * 2, x, kThread * 2, 2), async_commit(), async_wait(0),
+                      store(y, kThread, load(s, kThread * 2))};
+            }),
+            8u);
+  EXPECT_EQ(of([](KernelBuilder& k, const BufferRef& x, const BufferRef& y) -> Body {
+              const BufferRef s = k.shared("s", DType::kF32, 256);
+              return {prefetch(x, kThread, 3), store(s, kThread * 4, broadcast(f32(1), 4)),
+                      store(y, kThread, load(s, kThread * 4))};
+            }),
+            4u)
+      << "a block's own memory is where it is";
 }
 
 TEST(CudaSource, MasksOfWholeAccessesKeepThemWhole) {

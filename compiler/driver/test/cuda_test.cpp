@@ -22,6 +22,7 @@
 namespace nimble::driver {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -151,6 +152,33 @@ TEST(CudaPlacement, FunctionsStayWhereTheirAuthorPutThem) {
   EXPECT_EQ(p.copies, 4);
 }
 
+// The host computes few integers itself, but has no kernel for a product in this form.
+TEST(CudaPlacement, WhatTheGpuAloneHasAKernelForRunsThere) {
+  const Placed p = placed(R"(fn @main(%x: Tensor[(2, 4), u8], %w: Tensor[(4, 3), i8]) {
+  let %y = matmul(%x, %w) {out = i32};
+  %y
+})");
+  EXPECT_THAT(p.gpu, ElementsAre("matmul"));
+  EXPECT_THAT(p.cpu, IsEmpty());
+  EXPECT_EQ(p.copies, 3);
+}
+
+// A product of bytes in the form that a CPU's templates take.
+TEST(CudaPlacement, FormsAreOfTheMachineThatAnAuthorChose) {
+  const Placed p = placed(
+      R"(fn @here(%x: Tensor[(k, 4), u8], %w: Tensor[(4, 3), i8]) -> Tensor[(k, 3), i32] attrs {device = 0} {
+  let %y = matmul(%x, %w) {out = i32};
+  %y
+}
+fn @main(%x: Tensor[(n, 4), u8], %w: Tensor[(4, 3), i8]) {
+  let %a = @here(%x, %w);
+  let %b = mul(%a, %a);
+  %b
+})");
+  EXPECT_THAT(p.cpu, Contains(HasSubstr("matmul")));
+  EXPECT_THAT(p.gpu, ElementsAre("mul"));
+}
+
 TEST(CudaPlacement, ShapeCodeStaysWithTheHost) {
   const Placed p = placed(kShapes);
   for (const std::string& source : p.gpu) EXPECT_THAT(source, Not(HasSubstr("mul")));
@@ -207,6 +235,7 @@ void expect_launches(const exec::Executable& e) {
       if (!i.launch) continue;
       EXPECT_EQ(i.launch->threads % 32, 0u) << k.name;
       EXPECT_NE(i.code_hash, 0u) << k.name;
+      EXPECT_THAT(i.launch->alignment, AnyOf(1u, 2u, 4u, 8u, 16u)) << k.name;
     }
 }
 
@@ -231,6 +260,23 @@ TEST_F(CudaCompile, ANetworkIsOneImageAndItsLaunches) {
   const exec::Executable again = exec::deserialize(exec::serialize(e));
   exec::verify(again, "read back");
   expect_launches(again);
+}
+
+// What a launch asks of addresses is what its code needs. Rows of three floats to which a vector is
+// added are no vectors.
+TEST_F(CudaCompile, LaunchesSayHowTheirArgumentsAreToLie) {
+  const auto alignment_of = [](const std::string& type, const std::string& width) {
+    const std::string text = "fn @main(%x: Tensor[(n, " + width + "), " + type + "], %g: Tensor[(" +
+                             width + "), " + type + "]) { let %y = add(%x, %g); %y }";
+    const exec::Executable e = compile(ir::parse_module(text), options_for({"sm_80", "sm_90a"}));
+    for (const exec::Kernel& k : e.kernels)
+      for (const exec::Implementation& i : k.implementations)
+        if (i.launch) return i.launch->alignment;
+    return 0u;
+  };
+  EXPECT_EQ(alignment_of("f32", "1024"), 16u);
+  EXPECT_EQ(alignment_of("f32", "3"), 4u);
+  EXPECT_EQ(alignment_of("f64", "3"), 8u);
 }
 
 TEST_F(CudaCompile, KernelsOfBothDevicesHaveTheirImages) {

@@ -460,6 +460,46 @@ TEST_F(AsyncCopies, NeedMultiplesOfTheirSize) {
       HasSubstr("no multiples of its size"));
 }
 
+// --- Alignment
+
+// Views of rows lie at any multiple of an element: what a thread accesses at once must not need
+// more.
+TEST(Launch, WideAccessesAreAligned) {
+  alignas(64) static std::array<float, 1024> in{}, out{};
+  // y = x of 256 elements, in vectors, where both begin `offset` elements behind a multiple of 64
+  // bytes.
+  const auto run = [&](int lanes, const Dim& at, size_t offset) {
+    KernelBuilder k("k");
+    auto x = k.in("x", DType::kF32, 256, 64), y = k.out("y", DType::kF32, 256);
+    k.launch(32);
+    const auto view = [&](std::array<float, 1024>& of) {
+      return std::as_writable_bytes(std::span(of).subspan(offset, 256));
+    };
+    return fault_of(k.body({store(y, at, load(x, at, lanes))}), {view(in), view(out)});
+  };
+  for (const size_t offset : {0, 4, 8}) EXPECT_EQ(run(4, thread * 4, offset), "status 0");
+  for (const size_t offset : {1, 2, 3})
+    EXPECT_THAT(run(4, thread * 4, offset),
+                HasSubstr("an access of 16 bytes to x[0], whose address is no multiple of that"));
+  EXPECT_EQ(run(2, thread * 2, 2), "status 0");
+  EXPECT_THAT(run(2, thread * 2, 1), HasSubstr("an access of 8 bytes to x[0]"));
+  EXPECT_EQ(run(4, thread * 6, 2), "status 0") << "it is known to be even alone";
+  EXPECT_THAT(run(4, thread * 6, 3), HasSubstr("an access of 8 bytes to x[0]"));
+  EXPECT_EQ(run(4, thread * 5, 3), "status 0") << "an element at a time";
+  EXPECT_EQ(run(1, thread, 3), "status 0");
+}
+
+TEST_F(AsyncCopies, NeedAnAlignedSource) {
+  const StmtRef wait = seq({async_commit(), async_wait(0), stored(thread * 4)});
+  Function f = k.body({copied(4), wait});
+  alignas(64) static std::array<float, 512> all{};
+  const auto from = [&](size_t first) {
+    return fault_of(f, {std::as_writable_bytes(std::span(all).subspan(first, 256)), bytes_of(out)});
+  };
+  EXPECT_EQ(from(4), "status 0");
+  EXPECT_THAT(from(2), HasSubstr("an access of 16 bytes to x[0]"));
+}
+
 // --- Statistics
 
 TEST(Launch, CountsBanksAndSectors) {

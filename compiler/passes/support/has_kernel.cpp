@@ -8,7 +8,7 @@
 namespace nimble::passes {
 
 bool has_kernel(const ir::Expr& call, const std::vector<ir::Type>& operands, const ir::Type& result,
-                PassContext& context) {
+                const kernels::TargetInfo& target, PassContext& context) {
   std::vector<ir::VarRef> parameters;
   std::vector<ir::Atom> args;
   for (const ir::Type& t : operands) {
@@ -20,7 +20,7 @@ bool has_kernel(const ir::Expr& call, const std::vector<ir::Type>& operands, con
   y->type = result;
   const ir::FunctionRef group =
       ir::make_function_of(std::move(parameters), body.finish(y), result, {{"primitive", true}});
-  return kernels::template_for(*context.workloads->of(*group), context.kernel_target()) != nullptr;
+  return kernels::template_for(*context.workloads->of(*group), target) != nullptr;
 }
 
 }  // namespace nimble::passes

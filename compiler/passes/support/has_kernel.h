@@ -7,9 +7,9 @@
 
 namespace nimble::passes {
 
-// Whether a kernel computes a call of one operator on operands of these types. Of the call only the
-// operator and the attributes count.
+// Whether a kernel of `target` (PassContext::target_in, where the call stands) computes a call of
+// one operator on operands of these types. Of the call only the operator and the attributes count.
 bool has_kernel(const ir::Expr& call, const std::vector<ir::Type>& operands, const ir::Type& result,
-                PassContext& context);
+                const kernels::TargetInfo& target, PassContext& context);
 
 }  // namespace nimble::passes

@@ -37,7 +37,8 @@ bool is_floats(const Type& t) {
 
 }  // namespace
 
-OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, const TakenByGpu& taken) {
+OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, TakenBy taken)
+    : taken_(std::move(taken)) {
   for (const ir::VarRef& p : f.parameters)
     if (is_scalar(p->type) || (entry && is_few_integers(p->type))) makers_[p.get()] = Maker::kHost;
   visit_bindings(*f.body, [&](const Binding& b) {
@@ -52,12 +53,14 @@ OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, const TakenB
     operators_.push_back({&b, view, op->fusion <= FusionKind::kReduction});
     if (view) {
       makers_[v] = maker(e.args[0]);
-    } else if (decides_shapes(e) || kernels::find_host_op(e.op) || is_few_host_integers(b)) {
+    } else if (decides_shapes(e) || kernels::find_host_op(e.op)) {
       makers_[v] = Maker::kHost;
-    } else if ((operators_.back().movable && follows_cpu(b)) || !taken(b)) {
-      makers_[v] = Maker::kCpu;
+    } else if (is_few_host_integers(b)) {
+      makers_[v] = unless_gpu_alone(b, Maker::kHost);
+    } else if (operators_.back().movable && follows_cpu(b)) {
+      makers_[v] = unless_gpu_alone(b, Maker::kCpu);
     } else {
-      makers_[v] = Maker::kGpu;
+      makers_[v] = is_taken(b, kCudaDevice) ? Maker::kGpu : Maker::kCpu;
     }
   });
   pull_back(f);
@@ -70,6 +73,16 @@ OperatorDevices::OperatorDevices(const ir::Function& f, bool entry, const TakenB
 std::optional<int32_t> OperatorDevices::of(const Var* v) const {
   const auto it = devices_.find(v);
   return it == devices_.end() ? std::nullopt : std::optional(it->second);
+}
+
+bool OperatorDevices::is_taken(const Binding& b, int32_t device) {
+  const auto [it, is_new] = known_.try_emplace({b.var.get(), device});
+  if (is_new) it->second = taken_(b, device);
+  return it->second;
+}
+
+OperatorDevices::Maker OperatorDevices::unless_gpu_alone(const Binding& b, Maker otherwise) {
+  return is_taken(b, kCpuDevice) || !is_taken(b, kCudaDevice) ? otherwise : Maker::kGpu;
 }
 
 OperatorDevices::Maker OperatorDevices::maker(const Atom& a) const {
@@ -143,7 +156,7 @@ void OperatorDevices::pull_back(const ir::Function& f) {
     if (m == Maker::kGpu && o->movable && pulled && is_floats(v->type) &&
         std::none_of(args.begin(), args.end(),
                      [&](const Atom& a) { return maker(a) == Maker::kGpu; }))
-      m = Maker::kCpu;
+      m = unless_gpu_alone(*o->binding, Maker::kCpu);
     if (m != Maker::kGpu) for_cpu.insert(v);
   }
 }

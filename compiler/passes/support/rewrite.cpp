@@ -70,10 +70,17 @@ ir::FunctionRef Rewriter::rewrite(const ir::FunctionRef& f) {
 }
 
 ir::Module rewrite_module(const ir::Module& m, const Rewriter::Hook& hook) {
+  return rewrite_module(m, [&](const ir::Function&, const Binding& b, ir::BlockBuilder& out) {
+    return hook(b, out);
+  });
+}
+
+ir::Module rewrite_module(const ir::Module& m, const FunctionHook& hook) {
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
-    Rewriter rewriter(hook);
-    f = rewriter.rewrite(f);
+    const ir::FunctionRef of = f;
+    Rewriter rewriter([&](const Binding& b, ir::BlockBuilder& made) { return hook(*of, b, made); });
+    f = rewriter.rewrite(of);
   }
   return out;
 }

@@ -37,6 +37,10 @@ class Rewriter {
 
 // Applies `hook` to every function of a module.
 ir::Module rewrite_module(const ir::Module& m, const Rewriter::Hook& hook);
+// The same for a hook that asks of which function the binding is, as it was.
+using FunctionHook = std::function<std::optional<ir::Atom>(
+    const ir::Function& f, const ir::Binding&, ir::BlockBuilder& out)>;
+ir::Module rewrite_module(const ir::Module& m, const FunctionHook& hook);
 
 // How often each variable is used in a block, nested blocks included (a block's result counts).
 using UseCounts = std::unordered_map<const ir::Var*, int>;

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
@@ -17,13 +18,14 @@ namespace {
 
 // "gpu", "cpu" or "any" for each variable of @main that an operator makes.
 std::map<std::string, std::string> devices_of(const std::string& text,
-                                              const std::set<std::string>& not_taken) {
+                                              const std::set<std::string>& not_taken,
+                                              const std::set<std::string>& not_by_cpu = {}) {
   const ir::Module m = ir::infer_types(ir::parse_module(text));
   const ir::Function& f = *m.find("main");
-  std::set<std::string> asked;
-  const OperatorDevices devices(f, true, [&](const ir::Binding& b) {
-    EXPECT_TRUE(asked.insert(b.var->name).second) << b.var->name << " is asked for twice";
-    return !not_taken.contains(b.value->op);
+  std::set<std::pair<std::string, int32_t>> asked;
+  const OperatorDevices devices(f, true, [&](const ir::Binding& b, int32_t device) {
+    EXPECT_TRUE(asked.emplace(b.var->name, device).second) << b.var->name << " is asked for twice";
+    return !(device == kCudaDevice ? not_taken : not_by_cpu).contains(b.value->op);
   });
   std::map<std::string, std::string> out;
   visit_bindings(*f.body, [&](const ir::Binding& b) {
@@ -109,6 +111,32 @@ TEST(OperatorDevices, OfShapeCodeAreTheHosts) {
   EXPECT_EQ(at.at("t"), "cpu");
   EXPECT_EQ(at.at("j"), "gpu") << "as many integers as the input has";
   EXPECT_EQ(at.at("y"), "gpu");
+}
+
+// The host would compute a few integers, and the CPU what lies between its kernels; but it has
+// no template for them.
+TEST(OperatorDevices, WhatTheGpuAloneTakesRunsThere) {
+  const char* text =
+      R"(fn @main(%i: Tensor[(2, 4), i64], %j: Tensor[(4, 2), i64], %x: Tensor[(n, 4), f32]) {
+  let %p = matmul(%i, %j);
+  let %q = add(%p, %p);
+  let %a = exp(%x);
+  let %b = cumsum(%a) {axis = 1, exclusive = false, reverse = false};
+  let %c = tanh(%b);
+  let %d = cumsum(%c) {axis = 1, exclusive = false, reverse = false};
+  let %r = (%q, %d);
+  %r
+})";
+  auto at = devices_of(text, {"cumsum"}, {"matmul", "exp", "tanh"});
+  EXPECT_EQ(at.at("p"), "gpu");
+  EXPECT_EQ(at.at("q"), "gpu") << "it reads what the GPU made";
+  EXPECT_EQ(at.at("a"), "gpu");
+  EXPECT_EQ(at.at("c"), "gpu");
+  at = devices_of(text, {"cumsum"});
+  for (const char* name : {"p", "q", "a", "c"}) EXPECT_EQ(at.at(name), "cpu") << name;
+  // Neither has one: the message is of the CPU's templates, which are more.
+  at = devices_of(text, {"cumsum", "matmul"}, {"matmul"});
+  EXPECT_EQ(at.at("p"), "cpu");
 }
 
 TEST(OperatorDevices, OfWhatDataDecidesAreTheHosts) {

@@ -229,6 +229,8 @@ TEST_F(FileFormatTest, OnlyFilesWithCodeOfGpusHaveItsSection) {
     for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i)
       EXPECT_EQ(back.kernels[k].implementations[i].launch, e.kernels[k].implementations[i].launch);
   EXPECT_EQ(back.kernels[4].implementations[1].launch->threads, 1024u);
+  EXPECT_EQ(back.kernels[4].implementations[0].launch->alignment, exec::Launch::kMaxAlignment);
+  EXPECT_EQ(back.kernels[4].implementations[1].launch->alignment, 8u);
   for (size_t i = 0; i < e.images.size(); ++i) EXPECT_EQ(back.images[i].device, e.images[i].device);
   e.kernels.pop_back();
   e.images.pop_back();

@@ -271,6 +271,12 @@ const Rejected kRejected[] = {
     {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 33 shared 0")},
     {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 1056 shared 0")},
     {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 4294967264 shared 0")},
+    {Fault::kLaunchAlignment, "kernel x",
+     with_launch("([1], [1], [1]) block 32 shared 0 aligned 0")},
+    {Fault::kLaunchAlignment, "kernel x",
+     with_launch("([1], [1], [1]) block 32 shared 0 aligned 12")},
+    {Fault::kLaunchAlignment, "kernel x",
+     with_launch("([1], [1], [1]) block 32 shared 0 aligned 32")},
     {Fault::kLaunchShared, "kernel x", with_launch("([1], [1], [1]) block 32 shared 232449")},
     // One symbol; `threads` is not the grid's.
     {Fault::kProgramArguments, "kernel x", with_launch("([a1], [1], [1]) block 32 shared 0")},

@@ -16,17 +16,21 @@ namespace nimble::rt {
 
 inline constexpr const char* kNegative = "an element is negative";
 
-// y = a + b over symbols[0] elements; the grid covers them.
-inline int add(const StandInLaunch& l) {
+// y = a + b over symbols[0] elements; the grid covers them. Its accesses are of so many bytes.
+template <uintptr_t kAccess>
+int add_by(const StandInLaunch& l) {
   const int64_t n = l.symbols[0];
   if (l.grid[0] * 32 < n || l.threads != 32) return 700;
   const auto* a = static_cast<const float*>(l.pointers[0]);
   const auto* b = static_cast<const float*>(l.pointers[1]);
   auto* y = static_cast<float*>(l.pointers[2]);
   for (const void* p : {l.pointers[0], l.pointers[1], l.pointers[2]})
-    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return 716;  // a misaligned address
+    if (reinterpret_cast<uintptr_t>(p) % kAccess != 0) return 716;  // a misaligned address
   for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
   return 0;
+}
+inline int add(const StandInLaunch& l) {
+  return add_by<16>(l);
 }
 
 // y = sqrt(x), by way of scratch memory; a negative element fails the check.

@@ -56,6 +56,48 @@ TEST_F(Gpu, ViewsAtAnyOffsetAreServed) {
     EXPECT_EQ(floats({1, 2, 3, 4, 5, 6}), (std::vector<float>{1, 2, 3, 5, 7, 6}));
 }
 
+// A row of 600 bytes lies at multiples of 8; one that begins behind an element at multiples of 4.
+TEST_F(Gpu, ViewsAreCopiedOnlyWhereAccessesAreWiderThanTheyLie) {
+  std::string kernels;
+  for (const int bytes : {4, 8, 16})
+    kernels += fmt::format(
+        "kernel \"add_by_{0}\" {{ source \"add\" symbols n device d2\n"
+        "in f32 ([a0]) in f32 ([a0]) out f32 ([a0]) dispatch {{ 0: 0 }}\n"
+        "native \"add_by_{0}\" launch ([a0 31 + 32 //], [1], [1]) block 32 shared 0 aligned {0} "
+        "}}\n",
+        bytes);
+  driver().add_kernel("add_by_4", 3, 1, add_by<4>);
+  driver().add_kernel("add_by_8", 3, 1, add_by<8>);
+  driver().add_kernel("add_by_16", 3, 1, add_by<16>);
+  // The row at this byte of x plus itself, into the first one.
+  const auto copies = [&](int bytes, int row) {
+    exec::Executable e = executable(
+        fmt::format("DeviceCopy r4, r0, d2  LoadConsti r1, {}  LoadConsti r2, 0\n"
+                    "LoadConsti r9, 150\n"
+                    "AllocTensorReg r5, r4, r1, f32, (r9)\n"
+                    "AllocTensorReg r6, r4, r2, f32, (r9)\n"
+                    "InvokePacked k\"add_by_{}\", (r5, r5, r6)  DeviceCopy r8, r4, d0  Ret r8\n",
+                    row, bytes),
+        kernels);
+    e.images.clear();
+    add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "add_0 root_0 root_1 add_by_4 add_by_8 add_by_16");
+    load(std::move(e));
+    std::vector<float> x(460);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+    std::vector<float> y = x;
+    for (size_t i = 0; i < 150; ++i) y[i] = 2 * x[static_cast<size_t>(row) / 4 + i];
+    const int before = driver().calls("cuMemcpyDtoDAsync_v2");
+    EXPECT_EQ(floats(x), y);
+    return driver().calls("cuMemcpyDtoDAsync_v2") - before;
+  };
+  EXPECT_EQ(copies(4, 600), 0);
+  EXPECT_EQ(copies(8, 600), 0);
+  EXPECT_EQ(copies(16, 600), 2) << "for either operand";
+  EXPECT_EQ(copies(16, 1200), 0);
+  EXPECT_EQ(copies(8, 604), 2);
+  EXPECT_EQ(copies(4, 604), 0);
+}
+
 TEST_F(Gpu, ViewsThatCannotBeCopiedKeepNoMemory) {
   load(executable(kViews));
   const Input x{{6}, {1, 2, 3, 4, 5, 6}};

@@ -132,7 +132,7 @@ TEST_F(ToolsTest, InspectShowsHowKernelsOfGpusAreLaunched) {
   exec::Executable e = exec::assemble(
       "kernel \"k\" { symbols n device d2 in f32 ([a0]) out f32 ([a0]) scratch [0] "
       "dispatch { 0: 0 } native \"k0\" launch ([a0 255 + 256 //], [1], [2]) block 256 shared 4096 "
-      "}");
+      "aligned 4 }");
   const std::vector<uint8_t> code(100, 1);
   e.images.push_back({"sm_90a", {}, code, nullptr, kCudaDevice});
   exec::write(e, path_);
@@ -148,6 +148,7 @@ TEST_F(ToolsTest, InspectShowsHowKernelsOfGpusAreLaunched) {
   EXPECT_EQ(launch["grid"][0], "(a0 + 255) // 256");
   EXPECT_EQ(launch["threads"], 256);
   EXPECT_EQ(launch["shared_bytes"], 4096);
+  EXPECT_EQ(launch["alignment"], 4);
   EXPECT_EQ(
       nlohmann::json::parse(run(inspect + " --format json").out)["summary"]["images"][0]["device"],
       "cuda");

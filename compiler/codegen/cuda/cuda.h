@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/code_cache.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/target.h"
@@ -34,16 +35,19 @@ struct CudaResources {
   bool serialized = false;   // its warp-group products wait for one another
 };
 
-struct CudaModule {
-  std::vector<uint8_t> bytes;  // a cubin
-  std::vector<CompiledFunction> functions;
-  std::map<std::string, CudaResources> resources;
+// A function's cubin, which has it alone.
+struct CudaObject {
+  CompiledFunction function;
+  std::vector<uint8_t> bytes;
+  CudaResources resources;
+  bool cached = false;  // it was compiled before
 };
 
-// Functions as for compile(), all of a GPU, in one module. Equal input gives equal bytes; a
-// function's code hash does not depend on the others.
-CudaModule compile_cuda(std::span<const kir::Function> functions,
-                        const kernels::TargetInfo& target);
+// Functions as for compile(), all of a GPU, in their order, by up to `threads` threads. Equal input
+// gives equal bytes. What is in the cache is taken from there; null: nothing is.
+std::vector<CudaObject> compile_cuda(std::span<const kir::Function> functions,
+                                     const kernels::TargetInfo& target, int threads = 1,
+                                     CodeCache* cache = nullptr);
 // The assembly (SASS is not to be had without the toolkit: PTX).
 std::string cuda_assembly(const kir::Function& f, const kernels::TargetInfo& target);
 

@@ -70,6 +70,19 @@ exec::Launch launch_of(const kir::Function& f) {
   return out;
 }
 
+// The name of a GPU's function: equal ones have one name and are compiled once, in this model and in
+// others.
+std::string gpu_symbol(const std::string& anchor, const kir::Function& f) {
+  kir::Function anonymous = f;
+  anonymous.name = "kernel";
+  return fmt::format("{}_{}", anchor, hex(hash64(std::string_view(kir::print(anonymous)))));
+}
+
+void add_gpu_function(kir::Function f, std::vector<kir::Function>* to) {
+  if (std::none_of(to->begin(), to->end(), [&](const auto& g) { return g.name == f.name; }))
+    to->push_back(std::move(f));
+}
+
 // The messages of the statement's checks, by which the VM explains a kernel's status.
 void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
   if (s.kind == kir::StmtKind::kCheck) out->insert(s.message);
@@ -300,6 +313,21 @@ std::vector<kir::Function> KernelSet::gpu_forms(const Entry& e, const tuned::Can
   return out;
 }
 
+void KernelSet::name_gpu_functions(const Entry& e, const tuned::Candidate& candidate,
+                                   const std::string& prefix, std::vector<kir::Function>* own,
+                                   Functions* functions) const {
+  std::vector<std::string> names;
+  for (const kir::Function& f : *own) names.push_back(gpu_symbol(e.workload.anchor, f));
+  for (size_t t = 0; t < functions->more.size(); ++t) {
+    std::vector<kir::Function> forms = gpu_forms(e, candidate, prefix, *own, gpus_[t + 1]);
+    for (size_t i = 0; i < forms.size(); ++i) {
+      forms[i].name = names[i];
+      add_gpu_function(std::move(forms[i]), &functions->more[t]);
+    }
+  }
+  for (size_t i = 0; i < own->size(); ++i) (*own)[i].name = names[i];
+}
+
 void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,
                       exec::Kernel& kernel, std::set<std::string>* messages) const {
   const kernels::TargetInfo& target = target_of(e);
@@ -363,9 +391,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
     NIMBLE_CHECK(t, "template {}", candidate.template_name);
     const std::string prefix = fmt::format("{}_c{}", e.name, c);
     kernels::Lowered lowered = t->lower(e.workload, candidate.config, target, prefix);
-    for (size_t i = 0; target.is_gpu() && i < functions.more.size(); ++i)
-      for (kir::Function& f : gpu_forms(e, candidate, prefix, lowered.functions, gpus_[i + 1]))
-        functions.more[i].push_back(std::move(f));
+    if (target.is_gpu()) name_gpu_functions(e, candidate, prefix, &lowered.functions, &functions);
     for (kir::Function& f : lowered.functions) {
       collect_messages(*f.body, messages);
       exec::Implementation i;
@@ -404,9 +430,13 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
   for (const kir::Function& f : own) all.push_back(&f);
   for (const kir::Function& f : others) all.push_back(&f);
   kernel.contract.scratch_bytes = scratch_program(kernel.contract, all);
+  if (target.is_gpu()) {
+    for (kir::Function& f : own) add_gpu_function(std::move(f), &functions.own);
+    return;
+  }
   functions.own.insert(functions.own.end(), std::make_move_iterator(own.begin()),
                        std::make_move_iterator(own.end()));
-  if (!target.is_gpu()) functions.more.resize(more.size());
+  functions.more.resize(more.size());
   for (size_t i = 0; i < others.size(); ++i) functions.more[i].push_back(std::move(others[i]));
 }
 
@@ -500,15 +530,22 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     if (kernels.empty()) return;
     say_image(kernels, target);
     begin = std::chrono::steady_clock::now();
-    codegen::CudaModule module = codegen::compile_cuda(kernels, target);
+    const std::vector<codegen::CudaObject> objects = codegen::compile_cuda(
+        kernels, target, options.compile_threads, codegen::CodeCache::of_user());
     if (report) report->codegen_ms += ms_since(begin);
-    auto image = std::make_shared<std::vector<uint8_t>>(std::move(module.bytes));
-    out.images.push_back({target.level, {}, *image, image, kCudaDevice});
+    auto image = std::make_shared<std::vector<uint8_t>>();
+    std::vector<exec::NativeImage::Module> modules;
+    for (const codegen::CudaObject& o : objects) {
+      image->insert(image->end(), o.bytes.begin(), o.bytes.end());
+      modules.push_back({o.function.name, o.bytes.size()});
+      // The code of the first target is what records would be of.
+      compiled.emplace(o.function.name, o.function);
+      uint32_t& alignment = alignments[o.function.name];
+      alignment = std::max(alignment, o.argument_alignment);
+      if (report) report->cached += o.cached;
+    }
+    out.images.push_back({target.level, {}, *image, image, kCudaDevice, std::move(modules)});
     if (report) report->images.emplace_back(target.level, image->size());
-    // The code of the first one is what records would be of.
-    for (codegen::CompiledFunction& f : module.functions) compiled.emplace(f.name, f);
-    for (const auto& [name, bytes] : module.argument_alignment)
-      alignments[name] = std::max(alignments[name], bytes);
   };
   const auto add_image = [&](const std::vector<kir::Function>& kernels,
                              const kernels::TargetInfo& target) {

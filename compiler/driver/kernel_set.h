@@ -115,6 +115,11 @@ class KernelSet {
                                        const std::string& prefix,
                                        const std::vector<kir::Function>& own,
                                        const kernels::TargetInfo& target) const;
+  // Gives a candidate's functions `own` the names that they have in images, and adds those for
+  // further architectures of GPUs.
+  void name_gpu_functions(const Entry& e, const tuned::Candidate& candidate,
+                          const std::string& prefix, std::vector<kir::Function>* own,
+                          Functions* functions) const;
   // In the image of a further level.
   kir::Function further_form(const Entry& e, const kernels::TargetInfo& target,
                              std::set<std::string>* messages) const;

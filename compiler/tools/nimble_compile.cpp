@@ -73,6 +73,7 @@ Json json_of(const Options& o, const driver::CompileReport& r) {
           {"passes", passes},
           {"statistics", r.statistics},
           {"images", images},
+          {"cached", r.cached},
           {"ms",
            {{"passes", r.passes_ms},
             {"lowering", r.lower_ms},
@@ -97,6 +98,9 @@ void print_placement(const driver::CompileReport& r) {
     if (k.device == kCpuDevice) ++on_cpu[k.source], ++here;
   fmt::print("  {} kernels on {}, {} on the CPU; {} copies between them\n", r.kernels.size() - here,
              device_name(kCudaDevice), here, count("place-devices.copies"));
+  if (r.cached > 0)
+    fmt::print("  code of {} functions for {} was compiled before\n", r.cached,
+               device_name(kCudaDevice));
   for (const auto& [source, kernels] : on_cpu)
     fmt::print("    on the CPU: {}{}\n", source,
                kernels > 1 ? fmt::format(" ({} kernels)", kernels) : "");

@@ -1,9 +1,6 @@
 #include "db/store/place.h"
 
-#include <cstdlib>
-#include <filesystem>
-
-#include "vm/base/error.h"
+#include "vm/base/cache_folder.h"
 #include "vm/base/url.h"
 
 namespace nimble::db {
@@ -26,19 +23,7 @@ std::string printable_place(std::string_view place) {
 
 std::string local_prefix(const std::string& place, std::string_view identity) {
   if (!names_server(place)) return place;
-  namespace fs = std::filesystem;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  const fs::path base = cache && *cache == '/' ? fs::path(cache)
-                        : home && *home == '/' ? fs::path(home) / ".cache"
-                                               : fs::temp_directory_path();
-  const fs::path folder = base / "nimble";
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw Error(Status::kIo, folder.string(), fmt::format("cannot be made ({})", error.message()),
-                "make it, or set XDG_CACHE_HOME to a folder that you may write to");
-  return (folder / identity).string();
+  return cache_folder() + "/" + std::string(identity);
 }
 
 }  // namespace nimble::db

@@ -119,7 +119,7 @@ struct Kernel {
   std::optional<PortableKernel> portable;
 };
 
-// Machine code for one target: of the CPU a linked shared object, of a GPU a module of its driver.
+// Machine code for one target: of the CPU a linked shared object, of a GPU modules of its driver.
 // Every image of a device holds the same symbols. The stand-in device runs the CPU's.
 struct NativeImage {
   std::string target;                 // "x86-64-v4", …, "sm_90a"
@@ -127,6 +127,14 @@ struct NativeImage {
   std::span<const uint8_t> bytes;     // ELF; PTX where the target is "compute_…"
   std::shared_ptr<const void> owner;
   int32_t device = 0;  // whose kernels' code it is: the CPU's or a GPU's (device_number.h)
+  // Of a GPU's, where each kernel is a module of its own: what `bytes` are, one behind the other.
+  // None: one module, of all kernels.
+  struct Module {
+    std::string symbol;
+    uint64_t bytes = 0;
+    friend bool operator==(const Module&, const Module&) = default;
+  };
+  std::vector<Module> modules;
 };
 
 // What data-type values of a signature are made of: the caller's values are checked against it,

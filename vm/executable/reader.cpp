@@ -362,12 +362,18 @@ void get_gpu(ByteReader* in, Executable* e) {
     l.shared_bytes = in->varint32("bytes of shared memory");
     l.alignment = in->varint32("alignment of arguments");
   }
-  const size_t images = in->count("number of images", 2);
+  const size_t images = in->count("number of images", 3);
   for (size_t n = 0; n < images; ++n) {
     const uint64_t image = in->varint();
     if (image >= e->images.size() || e->images[image].device != kCpuDevice)
       in->fail(fmt::format("the device of image {}, which has one or is not there", image));
     e->images[image].device = get_device(in);
+    std::vector<NativeImage::Module>& modules = e->images[image].modules;
+    modules.resize(in->count("number of modules", 2, sizeof(NativeImage::Module)));
+    for (NativeImage::Module& m : modules) {
+      m.symbol = in->text();
+      m.bytes = in->varint();
+    }
   }
 }
 

@@ -432,7 +432,30 @@ class Verifier {
         report<Fault::kImageTarget>(where);
       if (i.device != kCpuDevice && !is_gpu(i.device)) report<Fault::kImageDevice>(where, i.device);
       if (i.bytes.empty()) report<Fault::kImageEmpty>(where);
+      if (!i.modules.empty()) check_modules(i, where);
     }
+  }
+
+  // Of a GPU's image in several: they are the image, and they have every kernel.
+  void check_modules(const NativeImage& image, const Place& where) {
+    if (!is_gpu(image.device)) report<Fault::kModulesElsewhere>(where);
+    std::set<std::string_view> symbols;
+    uint64_t left = image.bytes.size();
+    for (const NativeImage::Module& m : image.modules) {
+      if (m.symbol.empty() || !symbols.insert(m.symbol).second)
+        report<Fault::kModuleSymbol>(where, m.symbol);
+      if (m.bytes == 0 || m.bytes > left) {
+        report<Fault::kModuleBytes>(where, m.symbol, m.bytes, left);
+        return;
+      }
+      left -= m.bytes;
+    }
+    if (left > 0) report<Fault::kModulesEnd>(where, left);
+    for (const Kernel& k : e_.kernels)
+      for (const Implementation& i : k.implementations)
+        if (k.device == image.device && i.kind == ImplementationKind::kNative &&
+            !symbols.contains(i.symbol))
+          report<Fault::kModuleMissing>(where, i.symbol, k.name);
   }
 
   const Executable& e_;

@@ -148,6 +148,11 @@ bool put_gpu(const Executable& e, ByteWriter* out) {
     if (e.images[i].device == kCpuDevice) continue;
     out->varint(i);
     out->varint(static_cast<uint64_t>(e.images[i].device));
+    out->varint(e.images[i].modules.size());
+    for (const NativeImage::Module& m : e.images[i].modules) {
+      out->text(m.symbol);
+      out->varint(m.bytes);
+    }
   }
   return launches + images > 0;
 }

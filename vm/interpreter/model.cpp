@@ -54,9 +54,12 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
     code.host = [&](std::string_view symbol) -> nimble_kernel_fn {
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
-  if (model->module_)
+  if (!model->modules_.empty())
     code.device = [&](const std::string& symbol, uint32_t shared_bytes) {
-      return model->module_->find(symbol, shared_bytes);
+      auto module = model->modules_.find(symbol);
+      if (module == model->modules_.end()) module = model->modules_.find("");
+      return module == model->modules_.end() ? nullptr
+                                             : module->second->find(symbol, shared_bytes);
     };
   for (const exec::Kernel& k : e.kernels) {
     const size_t notes = model->notes_.size();
@@ -242,7 +245,7 @@ void Model::describe() {
       .member("constant_bytes", bytes)
       .member("file", place_)
       .member("functions", executable_.functions.size());
-  if (module_) json.member("gpu_target", gpu_target_);
+  if (!modules_.empty()) json.member("gpu_target", gpu_target_);
   json.member("hot_bytes", hot_bytes_)
       .member("kernels", executable_.kernels.size())
       .member("native_bytes", image_ ? image_->mapped_bytes() : 0)

@@ -56,10 +56,12 @@ class Model {
   // The same of the GPU.
   const std::string& gpu_target() const { return gpu_target_; }
   // Where its kernels run that are a GPU's; nullptr if it has none.
-  CudaDevice* gpu() const { return module_ ? &module_->device() : nullptr; }
+  CudaDevice* gpu() const {
+    return modules_.empty() ? nullptr : &modules_.begin()->second->device();
+  }
   // Throws if it was lost: what lay there must not be sought on the one that took its place.
   void check_gpu() const {
-    if (module_ && module_->device().lost()) module_->device().enter();
+    if (CudaDevice* device = gpu(); device && device->lost()) device->enter();
   }
   // Whether the caller vouches for the file.
   bool trusted() const { return trusted_; }
@@ -97,7 +99,8 @@ class Model {
   exec::Executable executable_;
   std::string place_, target_, gpu_target_, info_;
   std::shared_ptr<const NativeImage> image_;
-  std::unique_ptr<const DeviceModule> module_;
+  // Of the GPU's image, by the symbol of the kernel that is in it; "": one of all kernels.
+  std::map<std::string, std::unique_ptr<const DeviceModule>> modules_;
   std::vector<DecodedFunction> functions_;
   std::vector<PreparedKernel> kernels_;
   std::vector<const uint8_t*> constants_;

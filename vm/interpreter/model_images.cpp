@@ -97,7 +97,12 @@ void Model::load_gpu_image() {
                     "capability {}.{}",
                     gpu_targets(executable_), gpu->info().name, capability / 10, capability % 10),
         fmt::format("compile the model for this GPU (--target sm_{}){}", capability, or_else));
-  module_ = std::make_unique<DeviceModule>(*gpu, best->bytes, place_);
+  if (best->modules.empty())
+    modules_.emplace("", std::make_unique<DeviceModule>(*gpu, best->bytes, place_));
+  for (std::span<const uint8_t> left = best->bytes; const auto& [symbol, bytes] : best->modules) {
+    modules_.emplace(symbol, std::make_unique<DeviceModule>(*gpu, left.first(bytes), place_));
+    left = left.subspan(bytes);
+  }
   gpu_target_ = best->target;
 }
 

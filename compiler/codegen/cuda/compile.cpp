@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "compiler/codegen/cuda/cuda.h"
 #include "compiler/codegen/cuda/emitter.h"
 #include "compiler/codegen/cuda/nvrtc.h"
+#include "compiler/codegen/parallel.h"
 #include "compiler/kernels/unroll.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
@@ -32,7 +34,7 @@ bool is_identifier(const std::string& name) {
          });
 }
 
-// The kernel alone, without what stands before the first one; *alignment: CudaModule's.
+// The kernel alone, without what stands before the first one; *alignment: CudaObject's.
 std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& target,
                           uint32_t* alignment = nullptr) {
   const std::string fault = kir::verify(f);
@@ -145,27 +147,63 @@ std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& targe
   return preamble() + kernel_source(f, target);
 }
 
-CudaModule compile_cuda(std::span<const kir::Function> functions,
-                        const kernels::TargetInfo& target) {
-  std::string source = preamble();
-  CudaModule out;
-  std::vector<std::string> hashes;
-  for (const kir::Function& f : functions) {
-    source += kernel_source(f, target, &out.argument_alignment[f.name]);
-    kir::Function anonymous = f;
-    anonymous.name = "kernel";
-    hashes.push_back(hex(hash128(target.level + "\n" + cuda_backend_version() + "\n" +
-                                 kir::print(anonymous) + cuda_source(anonymous, target))));
+namespace {
+
+// What the cache keeps of a compilation: how long the log is, the log, the cubin.
+std::vector<uint8_t> packed(const Nvrtc::Output& output) {
+  const uint64_t log = output.log.size();
+  std::vector<uint8_t> out(sizeof log);
+  std::memcpy(out.data(), &log, sizeof log);
+  out.insert(out.end(), output.log.begin(), output.log.end());
+  out.insert(out.end(), output.cubin.begin(), output.cubin.end());
+  return out;
+}
+
+std::optional<Nvrtc::Output> unpacked(const std::vector<uint8_t>& bytes) {
+  uint64_t log = 0;
+  if (bytes.size() < sizeof log) return std::nullopt;
+  std::memcpy(&log, bytes.data(), sizeof log);
+  if (log > bytes.size() - sizeof log) return std::nullopt;
+  const auto begin = bytes.begin() + sizeof log, end = begin + static_cast<ptrdiff_t>(log);
+  return Nvrtc::Output{{end, bytes.end()}, "", {begin, end}};
+}
+
+CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target,
+                       CodeCache* cache) {
+  CudaObject out;
+  const std::string source = preamble() + kernel_source(f, target, &out.argument_alignment);
+  const Nvrtc& compiler = nvrtc();  // without it nothing is compiled, whatever is in the cache
+  const std::string made_of = target.level + "\n" + cuda_backend_version() + "\n";
+  kir::Function anonymous = f;
+  anonymous.name = "kernel";
+  out.function = {f.name, hex(hash128(made_of + kir::print(anonymous) +
+                                      cuda_source(anonymous, target)))};
+  const Hash128 key = hash128(made_of + Nvrtc::options_text() + "\n" + source);
+  std::optional<Nvrtc::Output> output;
+  if (cache)
+    if (const auto kept = cache->find(key)) output = unpacked(*kept);
+  out.cached = output.has_value();
+  if (!output) {
+    output = compiler.compile(source, target.level, false);
+    if (cache) cache->keep(key, packed(*output));
   }
-  Nvrtc::Output output = nvrtc().compile(source, target.level, false);
-  out.bytes = std::move(output.cubin);
-  out.resources = resources_of(output.log);
+  out.bytes = std::move(output->cubin);
+  out.resources = resources_of(output->log)[f.name];
   const std::map<std::string, uint64_t> bytes = code_bytes(out.bytes);
-  for (size_t i = 0; i < functions.size(); ++i) {
-    const std::string& name = functions[i].name;
-    NIMBLE_CHECK(bytes.contains(name), "{} is not in its cubin", name);
-    out.functions.push_back({name, hashes[i], bytes.at(name)});
-  }
+  NIMBLE_CHECK(bytes.contains(f.name), "{} is not in its cubin", f.name);
+  out.function.code_bytes = bytes.at(f.name);
+  return out;
+}
+
+}  // namespace
+
+std::vector<CudaObject> compile_cuda(std::span<const kir::Function> functions,
+                                     const kernels::TargetInfo& target, int threads,
+                                     CodeCache* cache) {
+  std::vector<CudaObject> out(functions.size());
+  run_parallel(functions.size(), threads, [&] {
+    return [&](size_t i) { out[i] = compile_one(functions[i], target, cache); };
+  });
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/code_cache.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/target.h"
@@ -23,7 +24,7 @@ std::string why_no_cuda();
 // "NVRTC 13.0"; "" where it is missing.
 std::string cuda_backend_version();
 
-// As of CudaModule, without NVRTC.
+// As of CudaObject, without NVRTC.
 uint32_t argument_alignment(const kir::Function& f, const kernels::TargetInfo& target);
 
 // The CUDA C++ of one function, which unroll.h has left. Error(kUnsupported) for a CPU's function.
@@ -37,19 +38,22 @@ struct CudaResources {
   bool serialized = false;   // its warp-group products wait for one another
 };
 
-struct CudaModule {
-  std::vector<uint8_t> bytes;  // a cubin
-  std::vector<CompiledFunction> functions;
-  std::map<std::string, CudaResources> resources;
-  // Bytes of each kernel's widest access to an argument: a multiple of them is each one's address
-  // to be, whatever its buffer claims. At most 16.
-  std::map<std::string, uint32_t> argument_alignment;
+// A function's cubin, which has it alone.
+struct CudaObject {
+  CompiledFunction function;
+  std::vector<uint8_t> bytes;
+  CudaResources resources;
+  // Bytes of the widest access to an argument: a multiple of them is each one's address to be,
+  // whatever its buffer claims. At most 16.
+  uint32_t argument_alignment = 1;
+  bool cached = false;  // it was compiled before
 };
 
-// Functions as for compile(), all of a GPU, in one module. Equal input gives equal bytes; a
-// function's code hash does not depend on the others.
-CudaModule compile_cuda(std::span<const kir::Function> functions,
-                        const kernels::TargetInfo& target);
+// Functions as for compile(), all of a GPU, in their order, by up to `threads` threads. Equal input
+// gives equal bytes. What is in the cache is taken from there; null: nothing is.
+std::vector<CudaObject> compile_cuda(std::span<const kir::Function> functions,
+                                     const kernels::TargetInfo& target, int threads = 1,
+                                     CodeCache* cache = nullptr);
 // The assembly (SASS is not to be had without the toolkit: PTX).
 std::string cuda_assembly(const kir::Function& f, const kernels::TargetInfo& target);
 

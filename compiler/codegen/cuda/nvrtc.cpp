@@ -16,6 +16,11 @@ namespace {
 struct Program;
 constexpr int kSuccess = 0, kCompilation = 6;
 
+// Arithmetic is what kernel IR says: nothing contracted, approximated or flushed.
+constexpr const char* kOptions[] = {"--std=c++17",         "--fmad=false", "--ftz=false",
+                                    "--prec-div=true",     "--prec-sqrt=true", "--restrict",
+                                    "--disable-warnings", "--ptxas-options=-v"};
+
 }  // namespace
 
 struct Nvrtc::Functions {
@@ -65,6 +70,10 @@ const Nvrtc* Nvrtc::get(std::string* why) {
   return nvrtc.functions_ ? &nvrtc : nullptr;
 }
 
+std::string Nvrtc::options_text() {
+  return fmt::format("{}", fmt::join(kOptions, " "));
+}
+
 Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& architecture,
                              bool ptx) const {
   const Functions& f = *functions_;
@@ -75,11 +84,9 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
   // The name is a part of what it makes, so it is always the same.
   check(f.create(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr), "create");
   const std::string target = "--gpu-architecture=" + architecture;
-  // Arithmetic is what kernel IR says: nothing contracted, approximated or flushed.
-  const char* options[] = {target.c_str(), "--std=c++17",        "--fmad=false",
-                           "--ftz=false",  "--prec-div=true",    "--prec-sqrt=true",
-                           "--restrict",   "--disable-warnings", "--ptxas-options=-v"};
-  const int result = f.compile(program, static_cast<int>(std::size(options)), options);
+  std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
+  options.push_back(target.c_str());
+  const int result = f.compile(program, static_cast<int>(options.size()), options.data());
   const auto read = [&](auto& to, auto size, auto get) {
     size_t bytes = 0;
     check(size(program, &bytes), "size");

@@ -21,6 +21,8 @@ class Nvrtc {
   // `architecture`: "sm_90a". An internal error that tells of a file with the source if that does
   // not compile: what nimble prints must.
   Output compile(const std::string& source, const std::string& architecture, bool ptx) const;
+  // Of every compilation, but for the architecture.
+  static std::string options_text();
   const std::string& version() const { return version_; }  // "13.0"
 
  private:

@@ -26,15 +26,14 @@
 #include <llvm/Transforms/Vectorize/LoadStoreVectorizer.h>
 
 #include <algorithm>
-#include <atomic>
+#include <memory>
 #include <mutex>
 #include <numeric>
-#include <system_error>
-#include <thread>
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/llvm/emitter.h"
+#include "compiler/codegen/parallel.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/tiles.h"
 #include "compiler/kernels/unroll.h"
@@ -237,32 +236,13 @@ std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> func
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return parts[a].size > parts[b].size; });
   std::vector<CompiledObject> objects(parts.size());
-  std::vector<std::exception_ptr> failures(parts.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
+  run_parallel(order.size(), threads, [&] {
     // One for all objects of a thread: what it knows of a subtarget takes milliseconds to make.
-    std::unique_ptr<llvm::TargetMachine> machine;
-    for (size_t i; (i = next.fetch_add(1)) < order.size();) {
-      const size_t p = order[i];
-      try {
-        if (!machine) machine = make_machine(target, options);
-        objects[p] = compile_on(*machine, functions.subspan(parts[p].first, parts[p].count), target,
-                                options);
-      } catch (...) {
-        failures[p] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> workers;
-  try {
-    for (size_t i = 1; i < std::min<size_t>(std::max(threads, 1), parts.size()); ++i)
-      workers.emplace_back(work);
-  } catch (const std::system_error&) {  // no more threads to be had: those that run do it all
-  }
-  work();
-  for (std::thread& w : workers) w.join();
-  for (const std::exception_ptr& e : failures)
-    if (e) std::rethrow_exception(e);
+    return [&, machine = std::shared_ptr(make_machine(target, options))](size_t i) {
+      const Part& p = parts[order[i]];
+      objects[order[i]] = compile_on(*machine, functions.subspan(p.first, p.count), target, options);
+    };
+  });
   return objects;
 }
 

@@ -2,6 +2,8 @@
 // kernels are equal bytes. Whether they compute the same is a GPU's to say: here is none.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "compiler/codegen/test/cuda_kernels.h"
 #include "compiler/kernels/math.h"
 
@@ -194,15 +196,15 @@ class CudaCompile : public ::testing::TestWithParam<std::string> {};
 TEST_P(CudaCompile, TakesEverythingThatKernelsHave) {
   NIMBLE_NEEDS_NVRTC();
   const std::vector<Function> functions = everything();
-  const CudaModule module = compile_cuda(functions, gpu_target(GetParam()));
-  ASSERT_EQ(module.functions.size(), functions.size());
+  const std::vector<CudaObject> objects = compile_cuda(functions, gpu_target(GetParam()), 3);
+  ASSERT_EQ(objects.size(), functions.size());
   for (size_t i = 0; i < functions.size(); ++i) {
-    const CompiledFunction& f = module.functions[i];
+    const CompiledFunction& f = objects[i].function;
     EXPECT_EQ(f.name, functions[i].name);
     EXPECT_EQ(f.code_hash.size(), 32u);
     EXPECT_GT(f.code_bytes, 0u) << f.name;
-    EXPECT_GT(module.resources.at(f.name).registers, 0) << f.name;
-    EXPECT_EQ(module.resources.at(f.name).shared_bytes, 0) << f.name << ": the launch gives it";
+    EXPECT_GT(objects[i].resources.registers, 0) << f.name;
+    EXPECT_EQ(objects[i].resources.shared_bytes, 0) << f.name << ": the launch gives it";
   }
 }
 
@@ -216,16 +218,47 @@ Function scaled(const std::string& name, double by) {
   return k.body({store(y, kThread, mul(load(x, kThread), f32(by)))});
 }
 
-TEST(CudaModule, EqualKernelsAreEqualBytes) {
+TEST(CudaObject, EqualKernelsAreEqualBytes) {
   NIMBLE_NEEDS_NVRTC();
   const std::vector<Function> both = {scaled("a", 2), fragments()};
-  EXPECT_EQ(compile_cuda(both, gpu_target()).bytes, compile_cuda(both, gpu_target()).bytes);
+  const std::vector<CudaObject> a = compile_cuda(both, gpu_target()),
+                                b = compile_cuda(both, gpu_target(), 2);
+  for (size_t i = 0; i < both.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes);
 }
 
-TEST(CudaModule, HashesDependOnCodeOnly) {
+TEST(CudaObject, IsCompiledOnce) {
+  NIMBLE_NEEDS_NVRTC();
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cuda-once";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  CodeCache cache(folder.string());
+  const std::vector<Function> a = {scaled("a", 2)}, b = {scaled("b", 2)}, c = {scaled("a", 3)};
+  const auto compile = [&](const std::vector<Function>& f, const char* level = "sm_90a") {
+    return compile_cuda(f, gpu_target(level), 1, &cache)[0];
+  };
+  const CudaObject first = compile(a), again = compile(a);
+  EXPECT_FALSE(first.cached);
+  EXPECT_TRUE(again.cached);
+  EXPECT_EQ(again.bytes, first.bytes);
+  EXPECT_EQ(again.function.code_hash, first.function.code_hash);
+  EXPECT_EQ(again.function.code_bytes, first.function.code_bytes);
+  EXPECT_EQ(again.resources.registers, first.resources.registers);
+  EXPECT_FALSE(compile(b).cached) << "the name is in the cubin";
+  EXPECT_FALSE(compile(c).cached) << "another constant";
+  EXPECT_FALSE(compile(a, "sm_80").cached) << "another architecture";
+  EXPECT_TRUE(compile(c).cached);
+  // What is damaged is compiled again.
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    std::filesystem::resize_file(file, 100);
+  EXPECT_FALSE(compile(a).cached);
+  EXPECT_EQ(compile(a).bytes, first.bytes);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(CudaObject, HashesDependOnCodeOnly) {
   NIMBLE_NEEDS_NVRTC();
   const auto hash = [](const std::vector<Function>& functions, const char* level = "sm_90a") {
-    return compile_cuda(functions, gpu_target(level)).functions.back().code_hash;
+    return compile_cuda(functions, gpu_target(level)).back().function.code_hash;
   };
   const std::string of_a = hash({scaled("a", 2)});
   EXPECT_EQ(hash({scaled("b", 2)}), of_a) << "the name is not a part of it";
@@ -235,7 +268,7 @@ TEST(CudaModule, HashesDependOnCodeOnly) {
 }
 
 // More values at once than a thread of 1024 has registers for.
-TEST(CudaModule, TellsWhatSpills) {
+TEST(CudaObject, TellsWhatSpills) {
   NIMBLE_NEEDS_NVRTC();
   KernelBuilder k("spilling");
   k.launch(1024);
@@ -249,14 +282,14 @@ TEST(CudaModule, TellsWhatSpills) {
                  set_reg(r, i, mul(add(reg(r, i), load(x, kThread + j + i)), load(x, i * j))))),
        loop(LoopKind::kUnroll, "i", 0, 128, store(y, kThread + i, reg(r, i)))});
   const std::vector<Function> functions = {scaled("a", 2), f};
-  const auto resources = compile_cuda(functions, gpu_target()).resources;
-  EXPECT_EQ(resources.at("a").spill_bytes, 0);
-  EXPECT_GT(resources.at("spilling").spill_bytes, 0);
-  EXPECT_LE(resources.at("spilling").registers, 64) << "a 1024th of a multiprocessor's";
-  EXPECT_FALSE(resources.at("spilling").serialized);
+  const std::vector<CudaObject> objects = compile_cuda(functions, gpu_target());
+  EXPECT_EQ(objects[0].resources.spill_bytes, 0);
+  EXPECT_GT(objects[1].resources.spill_bytes, 0);
+  EXPECT_LE(objects[1].resources.registers, 64) << "a 1024th of a multiprocessor's";
+  EXPECT_FALSE(objects[1].resources.serialized);
 }
 
-TEST(CudaModule, HasAssembly) {
+TEST(CudaObject, HasAssembly) {
   NIMBLE_NEEDS_NVRTC();
   EXPECT_THAT(cuda_backend_version(), ::testing::StartsWith("NVRTC 1"));
   const std::string ptx = cuda_assembly(scaled("a", 2), gpu_target());
@@ -266,7 +299,7 @@ TEST(CudaModule, HasAssembly) {
 }
 
 // Each multiplication and each sum rounds, even where one could be part of the other.
-TEST(CudaModule, ContractsNothing) {
+TEST(CudaObject, ContractsNothing) {
   NIMBLE_NEEDS_NVRTC();
   Operands o("contracts_nothing", DType::kF32, 1);
   o.result(add(mul(o.a, o.b), o.b));

@@ -31,10 +31,10 @@ TEST(CudaMatmul, DefaultSchedulesSpillNothing) {
       const kernels::Config c = t.default_config(w, target);
       SCOPED_TRACE(std::string(type) + " " + kernels::to_json(c));
       const kir::Function f = kir::unroll(t.lower(w, c, target, "kernel").functions.at(0));
-      const CudaModule module = compile_cuda({&f, 1}, target);
-      EXPECT_FALSE(module.bytes.empty());
-      EXPECT_EQ(module.resources.at("kernel").spill_bytes, 0);
-      EXPECT_LE(module.resources.at("kernel").registers, 255);
+      const CudaObject object = compile_cuda({&f, 1}, target)[0];
+      EXPECT_FALSE(object.bytes.empty());
+      EXPECT_EQ(object.resources.spill_bytes, 0);
+      EXPECT_LE(object.resources.registers, 255);
     }
 }
 

@@ -39,9 +39,9 @@ TEST(CudaTemplates, DefaultSchedulesSpillNothing) {
     ASSERT_NE(t, nullptr);
     const kernels::Config c = t->default_config(w, target);
     const kir::Function f = kir::unroll(t->lower(w, c, target, "kernel").functions.at(0));
-    const CudaModule module = compile_cuda({&f, 1}, target);
-    EXPECT_FALSE(module.bytes.empty());
-    EXPECT_EQ(module.resources.at("kernel").spill_bytes, 0) << kernels::to_json(c);
+    const CudaObject object = compile_cuda({&f, 1}, target)[0];
+    EXPECT_FALSE(object.bytes.empty());
+    EXPECT_EQ(object.resources.spill_bytes, 0) << kernels::to_json(c);
   }
 }
 

@@ -193,7 +193,7 @@ inline Executable sample() {
     e.images.push_back({target, {"sse4_2", "popcnt"}, *bytes, bytes});
   }
   auto cubin = std::make_shared<std::vector<uint8_t>>(500, uint8_t{9});
-  e.images.push_back({"sm_90a", {}, *cubin, cubin, kCudaDevice});
+  e.images.push_back({"sm_90a", {}, *cubin, cubin, kCudaDevice, {{"gpu_0", 200}, {"gpu_1", 300}}});
   e.provenance = {"nimble 0.1",           "LLVM 19", "tiny", "db 7", {{"dense", "{\"trials\":12}"}},
                   {{"precision", "bf16"}}};
   return e;

@@ -391,6 +391,23 @@ const std::vector<Damaged>& damaged() {
       {Fault::kImageDevice, "image sm_90a", [](auto& e) { e.images[2].device = kStandInDevice; }},
       {Fault::kImageDevice, "image sm_90a", [](auto& e) { e.images[2].device = 255; }},
       {Fault::kImageDevice, "image x86-64-v2", [](auto& e) { e.images[0].device = -1; }},
+      {Fault::kModulesElsewhere, "image x86-64-v2",
+       [](auto& e) {
+         e.images[0].modules = {{"f", e.images[0].bytes.size()}};
+       }},
+      {Fault::kModuleSymbol, "image sm_90a",
+       [](auto& e) { e.images[2].modules[1].symbol = "gpu_0"; }},
+      {Fault::kModuleSymbol, "image sm_90a", [](auto& e) { e.images[2].modules[0].symbol = ""; }},
+      {Fault::kModuleBytes, "image sm_90a", [](auto& e) { e.images[2].modules[0].bytes = 0; }},
+      {Fault::kModuleBytes, "image sm_90a", [](auto& e) { ++e.images[2].modules[1].bytes; }},
+      // 200 + a number that makes the sum wrap to 500.
+      {Fault::kModuleBytes, "image sm_90a",
+       [](auto& e) {
+         e.images[2].modules = {{"gpu_0", 200}, {"gpu_1", ~uint64_t{0} - 99}, {"g", 400}};
+       }},
+      {Fault::kModulesEnd, "image sm_90a", [](auto& e) { --e.images[2].modules[1].bytes; }},
+      {Fault::kModuleMissing, "image sm_90a",
+       [](auto& e) { e.images[2].modules[1].symbol = "gpu_2"; }},
       {Fault::kLaunchElsewhere, "kernel gpu", [](auto& e) { e.kernels[4].device = kCpuDevice; }},
       {Fault::kGpuImplementation, "kernel dense",
        [](auto& e) {

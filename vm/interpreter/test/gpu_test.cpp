@@ -28,6 +28,24 @@ TEST_F(Gpu, ProgramsRunOnIt) {
   EXPECT_EQ(driver().calls("cuStreamSynchronize"), waits + 1);
 }
 
+TEST_F(Gpu, KernelsOfAnImageMayBeModulesOfTheirOwn) {
+  exec::Executable e = executable(program());
+  e.images.clear();
+  const std::string symbols[] = {"root_1", "add_0", "root_0"};
+  std::string bytes;
+  std::vector<exec::NativeImage::Module> modules;
+  for (const std::string& symbol : symbols) {
+    const std::string module = STANDIN_CUDA_IMAGE + symbol;
+    modules.push_back({symbol, module.size()});
+    bytes += module;
+  }
+  add_image(&e, "sm_90a", bytes);
+  e.images[0].modules = modules;
+  load(std::move(e));
+  EXPECT_EQ(driver().calls("cuModuleLoadDataEx"), 3);
+  EXPECT_EQ(floats({1, 4, 9, 16, 25}), (std::vector<float>{2, 4, 6, 8, 10}));
+}
+
 TEST_F(Gpu, NothingIsStartedForNothing) {
   load(executable(program()));
   const int launches = driver().calls("cuLaunchKernel");

@@ -83,20 +83,19 @@ Json result_of(const CudaSample& sample, const Task& task) {
     const kernels::Template& t = *kernels::find_template(sample.served_by);
     const kernels::Lowered lowered =
         t.lower(w, kernels::config_from_json(task.config), target, "kernel");
-    const CudaModule module = compile_cuda(lowered.functions, target);
+    const std::vector<CudaObject> objects = compile_cuda(lowered.functions, target);
     int registers = 0;
     int64_t spilled = 0, shared = 0;
     uint32_t alignment = 0;
-    for (const auto& [name, r] : module.resources) {
-      registers = std::max(registers, r.registers);
-      spilled = std::max(spilled, r.spill_bytes);
+    uint64_t code = 0;
+    for (const CudaObject& o : objects) {
+      registers = std::max(registers, o.resources.registers);
+      spilled = std::max(spilled, o.resources.spill_bytes);
+      alignment = std::max(alignment, o.argument_alignment);
+      code += o.function.code_bytes;
     }
     for (const kir::Function& f : lowered.functions)
       shared = std::max(shared, kir::shared_bytes(f));
-    for (const auto& [name, bytes] : module.argument_alignment)
-      alignment = std::max(alignment, bytes);
-    uint64_t code = 0;
-    for (const CompiledFunction& f : module.functions) code += f.code_bytes;
     return {{"threads", lowered.functions.at(0).launch->threads},
             {"registers", registers},
             {"spill_bytes", spilled},

@@ -1,0 +1,99 @@
+// Entries by hand; cuda_compile_test.cpp has a compiler's.
+#include "compiler/codegen/code_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "vm/base/file.h"
+
+namespace nimble::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CodeCacheTest : public ::testing::Test {
+ protected:
+  CodeCacheTest() {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~CodeCacheTest() override { fs::remove_all(folder_); }
+  static Hash128 key(uint64_t i) { return {7, i}; }
+  static std::vector<uint8_t> code(size_t bytes, uint8_t fill) {
+    return std::vector<uint8_t>(bytes, fill);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    for (const auto& f : fs::directory_iterator(folder_)) out.push_back(f.path());
+    return out;
+  }
+  // As if it had been used so many minutes ago.
+  void age(uint64_t i, int minutes) const {
+    fs::last_write_time(folder_ / (hex(key(i)) + ".code"),
+                        fs::file_time_type::clock::now() - std::chrono::minutes(minutes));
+  }
+
+  const fs::path folder_ = fs::path(testing::TempDir()) /
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(CodeCacheTest, KeepsWhatItIsGiven) {
+  CodeCache cache(folder_.string());
+  EXPECT_FALSE(cache.find(key(1)));
+  for (size_t bytes : {0, 1, 15, 16, 17, 100'000}) {
+    cache.keep(key(bytes), code(bytes, 5));
+    EXPECT_EQ(cache.find(key(bytes)), code(bytes, 5)) << bytes;
+    EXPECT_EQ(CodeCache(folder_.string()).find(key(bytes)), code(bytes, 5)) << "another process";
+  }
+  EXPECT_FALSE(cache.find(key(2)));
+}
+
+TEST_F(CodeCacheTest, ADamagedEntryIsNone) {
+  CodeCache cache(folder_.string());
+  for (size_t left : {0, 1, 15, 16, 115}) {
+    cache.keep(key(1), code(100, 5));
+    fs::resize_file(files().at(0), left);
+    EXPECT_FALSE(cache.find(key(1))) << left;
+    EXPECT_TRUE(files().empty()) << "it is compiled again, and then kept";
+  }
+  for (std::streamoff at : {0, 15, 16, 115}) {
+    cache.keep(key(1), code(100, 5));
+    std::fstream file(files().at(0), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at).put('x');
+    file.close();
+    EXPECT_FALSE(cache.find(key(1))) << at;
+  }
+}
+
+TEST_F(CodeCacheTest, WhatWasNotUsedForLongestGoes) {
+  CodeCache cache(folder_.string(), 10'000);
+  for (uint64_t i = 0; i < 9; ++i) {
+    cache.keep(key(i), code(1000, 5));
+    age(i, static_cast<int>(60 - i));
+  }
+  cache.find(key(0));  // used
+  for (uint64_t i = 9; i < 11; ++i) cache.keep(key(i), code(1000, 5));
+  EXPECT_TRUE(cache.find(key(0)));
+  EXPECT_FALSE(cache.find(key(1)));
+  EXPECT_TRUE(cache.find(key(10))) << "the newest stays";
+  EXPECT_LE(files().size(), 9u);
+  EXPECT_GE(files().size(), 6u);
+}
+
+TEST_F(CodeCacheTest, AnotherProgramsFilesStay) {
+  write_file_atomically((folder_ / "notes.txt").string(), std::string_view("mine"));
+  CodeCache cache(folder_.string(), 100);
+  for (uint64_t i = 0; i < 5; ++i) cache.keep(key(i), code(1000, 5));
+  EXPECT_TRUE(fs::exists(folder_ / "notes.txt"));
+}
+
+TEST_F(CodeCacheTest, AFolderThatIsGoneIsNoFailure) {
+  CodeCache cache((folder_ / "none").string());
+  cache.keep(key(1), code(10, 5));
+  EXPECT_FALSE(cache.find(key(1)));
+}
+
+}  // namespace
+}  // namespace nimble::codegen

@@ -55,7 +55,7 @@ void run(std::span<const uint8_t> input) {
 std::vector<Seed> seeds() {
   std::vector<Seed> out;
   const fs::path data = fs::path(NIMBLE_SOURCE_DIR) / "compiler/frontend/test/data";
-  for (const fs::path& folder : {data, data / "operators"})
+  for (const fs::path& folder : {data, data / "operators", data / "quantised"})
     for (const auto& entry : fs::directory_iterator(folder))
       if (entry.path().extension() == ".onnx" && entry.file_size() <= kLargestSeed)
         out.push_back({entry.path().filename().string(), read_text_file(entry.path().string())});
@@ -76,7 +76,10 @@ std::vector<std::string> dictionary() {
                                   "else_branch", "body",
                                   "to",          "value",
                                   "location",    "offset",
-                                  "length",      "w.bin"};
+                                  "length",      "w.bin",
+                                  "block_size",  "bits",
+                                  "K",           "N",
+                                  "precision",   "output_dtype"};
   for (auto family : {frontend::onnx::elementwise_operators(), frontend::onnx::shape_operators(),
                       frontend::onnx::product_operators(), frontend::onnx::reduction_operators(),
                       frontend::onnx::recurrent_operators()})

@@ -262,7 +262,7 @@ Value convolution_of_bytes(NodeContext& c, const Operand8& x, const Operand8& w,
   const auto channels = weights.dim(1).as_constant();
   const int64_t groups = c.integer("group", 1);
   if (channels && *channels % kGroup != 0 && groups > 0 && !is_depthwise(weights, groups) &&
-      image.rank() >= 3 && image.dim(1).is_constant(*channels * groups)) {
+      image.rank() >= 3 && image.dim(1) == Dim(*channels) * Dim(groups)) {
     const int64_t more = kGroup - *channels % kGroup;
     image = with_more_channels(c, image, groups, more);
     weights = with_more_channels(c, weights, 1, more);

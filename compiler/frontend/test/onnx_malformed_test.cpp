@@ -216,6 +216,20 @@ TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
               testing::HasSubstr("0 elements"));
   EXPECT_THAT(error_at(node("NonMaxSuppression", {"x", "x", "none"}, {"y"}), {none}).what(),
               testing::HasSubstr("0 elements"));
+  EXPECT_THAT(
+      error_at(node("MelWeightMatrix", {"one", "one", "one", "none", "one"}, {"y"}), {none, one})
+          .what(),
+      testing::HasSubstr("0 elements"));
+  EXPECT_THAT(error_at(node("OneHot", {"x", "none", "x"}, {"y"}), {none}).what(),
+              testing::HasSubstr("not one number"));
+  const std::string filter = tensor("w", {1, 1, 3, 3}, std::vector<float>(9));
+  using List = std::vector<int64_t>;
+  for (const std::string& attributes :
+       {attribute("strides", List{INT64_MIN, 1}), attribute("dilations", List{kMost, kMost}),
+        attribute("output_padding", List{kMost, 0}), attribute("pads", List{kMost, 0, 0, 0}),
+        attribute("group", int64_t{0})})
+    EXPECT_NE(error_at(node("ConvTranspose", {"x", "w"}, {"y"}, attributes), {filter}).problem(),
+              "");
 }
 
 // Strides and extents of every remainder: as many windows as ceil(extent / stride).
@@ -486,6 +500,44 @@ TEST_F(OnnxFile, OperandsOfOtherRanksAreRefused) {
           "");
   refused("DeformConv", {{"1", large, "8", "8"}, {"2", large, "3", "3"}, {"1", "18", "6", "6"}},
           attribute("offset_group", int64_t{1} << 62));
+  for (const std::vector<std::string>& shape : {std::vector<std::string>{}, {"4"}, {"4", "8"}}) {
+    refused("ConvTranspose", {shape, shape}, "");
+    if (shape.size() < 2) refused("LRN", {shape}, attribute("size", int64_t{3}));
+  }
+  refused("ScatterElements", {{"3"}, {"3"}, {}}, "");
+  refused("ScatterElements", {{"3", "4"}, {"3", "4"}, {"12"}}, "");
+  refused("ScatterElements", {{"3", "4"}, {"12"}, {"3", "4"}}, "");
+  refused("Det", {{"3", "2", "4"}}, "");
+}
+
+// A scale for each block of an axis has all axes of its tensor.
+TEST_F(OnnxFile, BlocksOfScalesThatDoNotCoverTheirTensorAreRefused) {
+  using Axes = std::vector<int64_t>;
+  const auto quantise = [](const std::string& op, const std::vector<std::string>& x,
+                           const Axes& scales, int64_t block, int64_t axis) {
+    int64_t count = 1;
+    for (const int64_t extent : scales) count *= extent;
+    const std::vector<float> ones(static_cast<size_t>(count), 1);
+    const GraphParts g = {
+        {node(op, {"x", "s"}, {"y"}, attribute("block_size", block) + attribute("axis", axis),
+              "the_node")},
+        {tensor("s", scales, ones)},
+        {value("x", x, op == "QuantizeLinear" ? 1 : 2)},
+        {unshaped("y", op == "QuantizeLinear" ? 2 : 1)}};
+    return proto::model(g, 21);
+  };
+  for (const std::string op : {"QuantizeLinear", "DequantizeLinear"}) {
+    import(quantise(op, {"4", "32"}, {4, 2}, 16, 1));
+    import(quantise(op, {"4", "33"}, {4, 3}, 16, -1));
+    import(quantise(op, {"n", "m"}, {4, 2}, 16, 1));
+    for (const std::string& bad :
+         {quantise(op, {"4", "32"}, {}, 16, 1), quantise(op, {"4", "32"}, {2}, 16, 1),
+          quantise(op, {"4", "32"}, {4, 2, 1}, 16, 1), quantise(op, {"32"}, {2}, 16, 1),
+          quantise(op, {}, {}, 16, 0), quantise(op, {"4", "32"}, {4, 1}, 16, 1),
+          quantise(op, {"4", "32"}, {4, 3}, 16, 1), quantise(op, {"4", "32"}, {4, 2}, -16, 1),
+          quantise(op, {"4", "32"}, {4, 2}, INT64_MAX, 1)})
+      EXPECT_THAT(import_error(bad).place(), testing::HasSubstr("the_node"));
+  }
 }
 
 // --------------------------------------------------------------------- what nimble does not have

@@ -62,9 +62,11 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
 }
 
 Schedule schedule_of(const Config& c) {
-  // No block has more threads than that, and no tile more rows: what is larger fits nowhere.
-  const auto number = [&](const char* name) {
-    return static_cast<int>(std::clamp<int64_t>(knob_int(c, name), -1, 1 << 12));
+  // What is larger fits nowhere, and suits no unit: products of these numbers are ints.
+  constexpr int64_t kMostWide = 1 << 10, kMostTeams = kMaxThreads / kir::kWarpLanes, kMostStages = 16;
+  const auto number = [&](const char* name, int64_t most = kMostWide) {
+    const int64_t n = knob_int(c, name);
+    return n >= 1 && n <= most ? static_cast<int>(n) : -1;
   };
   Schedule s;
   s.matrix = knob_text(c, "unit") == kUnitMatrix;
@@ -73,8 +75,8 @@ Schedule schedule_of(const Config& c) {
   s.tile_rows = number("tile_rows");
   s.tile_columns = number("tile_columns");
   s.k_step = number("k_step");
-  s.k_split = number("k_split");
-  s.stages = number("stages");
+  s.k_split = number("k_split", kMostTeams);
+  s.stages = number("stages", kMostStages);
   return s;
 }
 

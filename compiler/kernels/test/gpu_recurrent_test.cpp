@@ -78,8 +78,11 @@ TEST(GpuRecurrent, ShapesThatABlockCannotHaveAreNotValid) {
   const Config c = t.default_config(w, gpu);
   ASSERT_TRUE(t.valid(w, c, gpu));
   EXPECT_NE(template_for(w, target_by_name("x86-64-v4")), &t);
-  const std::pair<const char*, int64_t> bad[] = {{"units", 0}, {"units", 12}, {"units", 64},
-                                                 {"rows", 3},  {"rows", 0},   {"threads", 40}};
+  constexpr int64_t kLarge = int64_t{1} << 62;  // four of which are 0
+  const std::pair<const char*, int64_t> bad[] = {
+      {"units", 0},      {"units", 12},   {"units", 64},
+      {"units", kLarge}, {"rows", 3},     {"rows", 0},
+      {"rows", kLarge},  {"threads", 40}, {"threads", (int64_t{1} << 32) + 128}};
   for (const auto& knob : bad) {
     Config other = c;
     other[knob.first] = knob.second;

@@ -295,5 +295,21 @@ TEST_F(GpuMatmulTest, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(t.accepts(w, target_by_name("x86-64-v4")));
 }
 
+// Threads and bytes of shared memory that fit, but for what is beyond 32 bits of their number.
+TEST_F(GpuMatmulTest, RefusesMoreThanAnyBlockHas) {
+  const Template& t = *find_template("gpu_matmul");
+  const Workload w = product(tensor("m, 24", "f32"), tensor("24, 36", "f32"));
+  const auto config = [](int64_t rows, int64_t columns, int64_t tile, int64_t k_step,
+                         int64_t k_split, int64_t stages) {
+    return Config{{"unit", "simt"},     {"block_rows", rows},   {"block_columns", columns},
+                  {"tile_rows", tile},  {"tile_columns", tile}, {"k_step", k_step},
+                  {"k_split", k_split}, {"stages", stages}};
+  };
+  ASSERT_TRUE(t.valid(w, config(32, 32, 4, 32, 1, 2), target_));
+  for (const Config& c : {config(4096, 4096, 1, 256, 256, 4033), config(64, 64, 4, 4096, 1, 4096),
+                          config(32, 32, 4, 32, 1, 4096), config(1 << 16, 1 << 16, 4, 32, 1, 2)})
+    EXPECT_FALSE(t.valid(w, c, target_)) << to_json(c);
+}
+
 }  // namespace
 }  // namespace nimble::kernels

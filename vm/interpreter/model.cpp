@@ -55,8 +55,8 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
   if (model->module_)
-    code.device = [&](const std::string& symbol, uint32_t shared_bytes) {
-      return model->module_->find(symbol, shared_bytes);
+    code.device = [&](const std::string& symbol, uint32_t shared_bytes, size_t parameters) {
+      return model->module_->find(symbol, shared_bytes, parameters);
     };
   for (const exec::Kernel& k : e.kernels) {
     const size_t notes = model->notes_.size();

@@ -97,7 +97,7 @@ class Model {
   exec::Executable executable_;
   std::string place_, target_, gpu_target_, info_;
   std::shared_ptr<const NativeImage> image_;
-  std::unique_ptr<const DeviceModule> module_;
+  std::unique_ptr<DeviceModule> module_;
   std::vector<DecodedFunction> functions_;
   std::vector<PreparedKernel> kernels_;
   std::vector<const uint8_t*> constants_;

@@ -10,7 +10,8 @@ Parts, in this order; each goes on after failures, and what is done is on disk a
     candidates single kernels in many configurations: each against the default one's result, and
                the time of each beside its
 
-Writes gpu.json and gpu.md. Exit codes: 0 all is right, 3 a wrong result, 1 failure.
+Writes gpu.json and gpu.md. Exit codes: 0 all is right, 3 a wrong result, 1 failure, or something
+that was asked for has not run.
 """
 
 import argparse
@@ -416,7 +417,7 @@ def page(data):
     return "\n".join(lines)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/gpu-check run", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default="build/gpu-check")
@@ -427,17 +428,28 @@ def main():
     parser.add_argument("--seconds", type=float, default=480)
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
                         help="processes that run operators' tests (default: %(default)s)")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     begin = time.monotonic()
     deadline = begin + options.seconds
     folder, parts = options.folder.resolve(), options.parts.split(",")
+    asked = options.parts != parser.get_default("parts")  # for these, which must be there
+    for name in parts:
+        if name not in PARTS:
+            parser.error(f"there is no part {name}; they are {', '.join(PARTS)}")
+    for name in filter(None, options.models.split(",")):
+        if name not in models.MODELS:
+            parser.error(f"there is no model {name}; they are {', '.join(models.MODELS)}")
     os.environ["NIMBLE_LIBRARY"] = str(folder / "libnimble.so")
     results = Results(options.out)
     failed = False
 
     def part(name, run):
         nonlocal failed
-        if name not in parts or time.monotonic() > deadline:
+        if name not in parts:
+            return
+        if time.monotonic() > deadline:
+            failed = True
+            say(f"no time left for {name}")
             return
         say(f"{name} ({time.monotonic() - begin:.0f} s)")
         try:
@@ -450,13 +462,20 @@ def main():
 
     part("machine", machine)
     part("operators", lambda: operators(folder, options.jobs))
-    chosen = options.models.split(",") if options.models else [
+    chosen = list(filter(None, options.models.split(","))) if options.models else [
         name for name in models.MODELS if (folder / f"{name}.seeded").exists()]
     files = {}
     all_models, profiles = {}, {}
+    if not {"models", "profile"} & set(parts):
+        chosen = []
+    elif not chosen and asked:
+        failed = True
+        say(f"{folder} has no models: pack some")
     for number, name in enumerate(chosen):
         model = models.MODELS[name]
-        if not {"models", "profile"} & set(parts) or time.monotonic() > deadline:
+        if time.monotonic() > deadline:
+            failed = True
+            say(f"no time left for {', '.join(chosen[number:])}")
             break
         say(f"{name} ({time.monotonic() - begin:.0f} s)")
         one = all_models[name] = {}
@@ -482,6 +501,9 @@ def main():
         else:
             part("candidates", lambda: run_candidates(
                 folder, deadline, lambda found: results.put("candidates", found)))
+    elif asked and "candidates" in parts:
+        failed = True
+        say(f"{folder} has no candidates: pack some")
     print(page(results.data))
     wrong = (bool(results.data.get("operators", {}).get("wrong"))
              or any("WRONG" in row.get("problem", "")

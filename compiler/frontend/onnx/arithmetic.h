@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/graph_builder.h"
+#include "vm/base/error.h"
 
 namespace nimble::frontend::onnx {
 

@@ -202,10 +202,11 @@ TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
     EXPECT_NE(error_at(node("MaxPool", {"x"}, {"y"}, attributes)).problem(), "");
   const std::vector<std::string> weights = {tensor("w", {1, 4, 1}, std::vector<float>(4)),
                                             tensor("r", {1, 4, 1}, std::vector<float>(4))};
-  EXPECT_THAT(error_at(node("LSTM", {"x", "w", "r"}, {"y"}, attribute("hidden_size", kMost)),
-                       weights, {"n", "b", "1"})
-                  .what(),
-              testing::HasSubstr("hidden size"));
+  for (const char* layer : {"LSTM", "RNN"})
+    EXPECT_THAT(error_at(node(layer, {"x", "w", "r"}, {"y"}, attribute("hidden_size", kMost)),
+                         weights, {"n", "b", "1"})
+                    .what(),
+                testing::HasSubstr("hidden size"));
   EXPECT_NE(error_at(node("Reshape", {"x", "to"}, {"y"}),
                      {tensor("to", {4}, std::vector<int64_t>{kMost, kMost, -1, 2})})
                 .problem(),
@@ -508,6 +509,25 @@ TEST_F(OnnxFile, OperandsOfOtherRanksAreRefused) {
   refused("ScatterElements", {{"3", "4"}, {"3", "4"}, {"12"}}, "");
   refused("ScatterElements", {{"3", "4"}, {"12"}, {"3", "4"}}, "");
   refused("Det", {{"3", "2", "4"}}, "");
+}
+
+// Keys of two axes, and a modifier that gives nothing.
+TEST_F(OnnxFile, FlexAttentionOfOtherShapesIsRefused) {
+  const auto flex = [](const std::string& keys, const std::string& modifier) {
+    const GraphParts g = {{node("FlexAttention", {"q", keys, keys}, {"y"},
+                                attribute("scale", 1.0f) + modifier, "the_node",
+                                "ai.onnx.preview")},
+                          {},
+                          {value("q", {"1", "4", "3", "8"}), value("k", {"1", "2"})},
+                          {unshaped("y")}};
+    return proto::model(g);
+  };
+  import(flex("q", ""));
+  EXPECT_THAT(import_error(flex("k", "")).what(),
+              testing::AllOf(testing::HasSubstr("the_node"), testing::HasSubstr("rank 4")));
+  const GraphParts nothing = {{}, {}, {value("s", {"1", "4", "3", "3"})}, {}};
+  EXPECT_THAT(import_error(flex("q", attribute("score_mod", nothing))).what(),
+              testing::AllOf(testing::HasSubstr("the_node"), testing::HasSubstr("0 results")));
 }
 
 // A scale for each block of an axis has all axes of its tensor.

@@ -80,10 +80,7 @@ std::vector<std::string> dictionary() {
                                   "block_size",  "bits",
                                   "K",           "N",
                                   "precision",   "output_dtype"};
-  for (auto family : {frontend::onnx::elementwise_operators(), frontend::onnx::shape_operators(),
-                      frontend::onnx::product_operators(), frontend::onnx::reduction_operators(),
-                      frontend::onnx::recurrent_operators()})
-    for (const auto& op : family) out.push_back(op.name);
+  for (const auto* op : frontend::onnx::all_operators()) out.push_back(op->name);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;

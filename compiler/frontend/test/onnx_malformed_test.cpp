@@ -2,6 +2,7 @@
 #include <cmath>
 #include <random>
 
+#include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/test/onnx_writer.h"
 #include "compiler/frontend/test/support.h"
 #include "vm/base/file.h"
@@ -509,6 +510,51 @@ TEST_F(OnnxFile, OperandsOfOtherRanksAreRefused) {
   refused("ScatterElements", {{"3", "4"}, {"3", "4"}, {"12"}}, "");
   refused("ScatterElements", {{"3", "4"}, {"12"}, {"3", "4"}}, "");
   refused("Det", {{"3", "2", "4"}}, "");
+}
+
+// Each with operands of any number, rank, extents and type, constants among them.
+TEST_F(OnnxFile, NoOperatorTakesItsOperandsForGranted) {
+  constexpr int kVariants = 24;
+  constexpr int kTypes[] = {1, 1, 7, 2, 3, 9};  // f32, i64, u8, i8, bool
+  std::mt19937 random(11);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+  std::string attributes;
+  for (const char* name : {"K", "N", "blocksize", "hidden_size", "kv_num_heads", "num_groups",
+                           "num_heads", "num_scan_inputs", "q_num_heads", "size", "to"})
+    attributes += attribute(name, int64_t{1});
+  for (const onnx::Operator* op : onnx::all_operators())
+    for (int i = 0; i < kVariants; ++i) {
+      GraphParts g = {{}, {}, {}, {unshaped("y")}};
+      std::vector<std::string> names;
+      for (size_t count = 1 + below(6); names.size() < count;) {
+        names.push_back("x" + std::to_string(names.size()));
+        const bool constant = below(2) == 0;
+        std::vector<int64_t> extents(below(5));
+        std::vector<std::string> dims;
+        size_t elements = 1;
+        for (int64_t& extent : extents) {
+          extent = static_cast<int64_t>(below(4));
+          elements *= static_cast<size_t>(extent);
+          dims.push_back(extent == 3 ? "n" : std::to_string(extent));
+        }
+        if (!constant)
+          g.inputs.push_back(value(names.back(), dims, kTypes[below(std::size(kTypes))]));
+        else if (below(2) == 0)
+          g.initialisers.push_back(
+              tensor(names.back(), extents, std::vector<float>(elements, 1)));
+        else
+          g.initialisers.push_back(
+              tensor(names.back(), extents, std::vector<int64_t>(elements, 1)));
+      }
+      g.nodes = {node(op->name, names, {"y"}, i % 2 == 0 ? attributes : std::string(), "the_node",
+                      op->domain)};
+      SCOPED_TRACE(fmt::format("{} {}", op->name, i));
+      try {
+        import(proto::model(g));
+      } catch (const Error& e) {
+        EXPECT_NE(e.status(), Status::kInternal) << e.what();
+      }
+    }
 }
 
 // Keys of two axes, and a modifier that gives nothing.

@@ -64,17 +64,17 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
 Schedule schedule_of(const Config& c) {
   // What is larger fits nowhere, and suits no unit: products of these numbers are ints.
   constexpr int64_t kMostWide = 1 << 10, kMostTeams = kMaxThreads / kir::kWarpLanes, kMostStages = 16;
-  const auto number = [&](const char* name, int64_t most = kMostWide) {
+  const auto number = [&](const char* name, int64_t most) {
     const int64_t n = knob_int(c, name);
     return n >= 1 && n <= most ? static_cast<int>(n) : -1;
   };
   Schedule s;
   s.matrix = knob_text(c, "unit") == kUnitMatrix;
-  s.block_rows = number("block_rows");
-  s.block_columns = number("block_columns");
-  s.tile_rows = number("tile_rows");
-  s.tile_columns = number("tile_columns");
-  s.k_step = number("k_step");
+  s.block_rows = number("block_rows", kMostWide);
+  s.block_columns = number("block_columns", kMostWide);
+  s.tile_rows = number("tile_rows", kMostWide);
+  s.tile_columns = number("tile_columns", kMostWide);
+  s.k_step = number("k_step", kMostWide);
   s.k_split = number("k_split", kMostTeams);
   s.stages = number("stages", kMostStages);
   return s;

@@ -17,7 +17,7 @@
 //
 //   Σ sx (x - zx) sw (w - zw)  =  sx sw Σ (x - zx) (w - zw)
 //
-// which rounds less than the formula on the left. Whatever follows it, a bias, an activation, the
+// which rounds less than the formula on the left, where the sums surely fit i32. Whatever follows it, a bias, an activation, the
 // next QuantizeLinear, is fused behind the sums, as it is behind any other product.
 #include <algorithm>
 #include <cmath>
@@ -338,6 +338,11 @@ std::optional<Dequantised> dequantised_operands(NodeContext& c, int64_t axis) {
       !is_scaled_along(*x, {}) || !is_scaled_along(*w, axis) || !c.g.is_settled(w->values) ||
       (w->zero && !w->zero->is_constant()))
     return std::nullopt;
+  // Longer sums might wrap, which those of the model's floats do not.
+  constexpr int64_t kMostTerms = INT32_MAX / (255 * 128);
+  const auto all = ir::element_count(w->values.type).as_constant(),
+             filters = w->values.dim(axis).as_constant();
+  if (!all || !filters || (*filters > 0 && *all / *filters > kMostTerms)) return std::nullopt;
   Operand8 weights = operand8(c, w->values, w->zero, axis, DType::kI8);
   if (weights.zero) return std::nullopt;
   return Dequantised{*x, *w, std::move(weights)};

@@ -17,8 +17,9 @@
 //
 //   Σ sx (x - zx) sw (w - zw)  =  sx sw Σ (x - zx) (w - zw)
 //
-// which rounds less than the formula on the left, where the sums surely fit i32. Whatever follows it, a bias, an activation, the
-// next QuantizeLinear, is fused behind the sums, as it is behind any other product.
+// which rounds less than the formula on the left, where the sums surely fit i32. Whatever follows
+// it, a bias, an activation, the next QuantizeLinear, is fused behind the sums, as it is behind any
+// other product.
 #include <algorithm>
 #include <cmath>
 

@@ -186,7 +186,8 @@ TEST(OnnxQuantisedProducts, LongSumsStayInFloats) {
     proto::GraphParts g;
     g.nodes = {proto::node("QuantizeLinear", {"x", "one"}, {"q"}),
                proto::node("DequantizeLinear", {"q", "one"}, {"a"}),
-               proto::node("QuantizeLinear", {"w", "one"}, {"v"}),
+               proto::node("QuantizeLinear", {"w", "one"}, {"v"},
+                           proto::attribute("output_dtype", int64_t{3})),  // i8
                proto::node("DequantizeLinear", {"v", "one"}, {"b"}),
                proto::node("MatMul", {"a", "b"}, {"y"})};
     g.inputs = {proto::value("x", {"2", std::to_string(k)})};
@@ -195,7 +196,7 @@ TEST(OnnxQuantisedProducts, LongSumsStayInFloats) {
         proto::tensor("one", {}, std::vector<float>{1})};
     g.outputs = {proto::value("y", {"2", "2"})};
     Scratch scratch;
-    scratch.write("m.onnx", proto::model(g));
+    scratch.write("m.onnx", proto::model(g, 21));
     const ir::Module m = import_model(scratch.path("m.onnx"));
     const std::vector<ir::Binding>& all = m.find("main")->body->bindings;
     EXPECT_EQ(std::any_of(all.begin(), all.end(),

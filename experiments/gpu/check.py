@@ -228,6 +228,7 @@ def run_model(model, path, deadline, compiles, results):
     """Fills `results` (a dict that is already in the record) case by case."""
     cases = model.cases()
     results["cases"] = {}
+    wanted = {}
     systems = {"nimble": Nimble(path)}
     for name, inputs in cases.items():
         run, output = systems["nimble"].bind(inputs)
@@ -235,7 +236,8 @@ def run_model(model, path, deadline, compiles, results):
         run()
         first = (time.perf_counter() - begin) * 1e6
         case = results["cases"][name] = {"first_us": first}
-        case["error"] = models.error(output(model.output), reference(model, inputs))
+        wanted[name] = reference(model, inputs)
+        case["error"] = models.error(output(model.output), wanted[name])
         case["right"] = case["error"] <= model.tolerance
     peer = TorchTrees if model.trees else Torch
     for name, compiled in (("eager", False), ("by level" if model.trees else "compiled", True)):
@@ -264,6 +266,11 @@ def run_model(model, path, deadline, compiles, results):
         for _ in range(ROUNDS):
             for system, (run, _) in bound.items():
                 case["us"][system].append(median_us(run, RUNS))
+        # What runs later is started otherwise, as CUDA graphs.
+        last = models.error(bound["nimble"][1](model.output), wanted[name])
+        if not last <= case["error"]:  # not a number neither
+            case["error"] = last
+        case["right"] = case["right"] and last <= model.tolerance
         medians = {system: statistics.median(v) for system, v in case["us"].items()}
         peers = [v for system, v in medians.items() if system != "nimble"]
         if peers:

@@ -210,9 +210,7 @@ ValueRef GpuAttentionBlock::factor_of(const ValueRef& total) const {
 }
 
 ValueRef GpuAttentionBlock::let(std::vector<StmtRef>& out, ValueRef v) {
-  const std::string name = fmt::format("x{}", names_++);
-  out.push_back(kb::let(name, v));
-  return kb::local(name, v->dtype, v->lanes);
+  return gpu::named(out, fmt::format("x{}", names_++), std::move(v));
 }
 
 ValueRef GpuAttentionBlock::number(double v, int lanes) const {

@@ -29,6 +29,7 @@ import numpy as np
 
 from experiments.gpu import candidates, models, seeded
 from experiments.harness import batch
+from experiments.studies.output import bar_line, decimal, make_bar
 
 PARTS = ("machine", "operators", "models", "profile", "candidates")
 WARM, ROUNDS, RUNS = 3, 7, 15
@@ -397,7 +398,10 @@ def page(data):
     for name, found in data.get("models", {}).items():
         lines += [f"## {name}", ""]
         if name in models.MODELS:
-            lines += [f"Bar: {models.MODELS[name].bar} times as fast as the better of PyTorch's.", ""]
+            ratios = [case["ratio"] for case in found.get("cases", {}).values() if "ratio" in case]
+            bar = make_bar("the better of PyTorch's time over nimble's, the least",
+                           min(ratios, default=None), least=models.MODELS[name].bar)
+            lines += [bar_line(bar, decimal), ""]
         for key in ("failed", "left_out"):
             if key in found:
                 lines += [f"{key}: {found[key]}", ""]

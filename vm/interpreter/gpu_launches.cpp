@@ -27,12 +27,6 @@ uint64_t word_of(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-[[noreturn, gnu::cold]] void fail_scratch(const PreparedKernel& k, int64_t bytes) {
-  throw Error(Status::kFatal, "",
-              fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
-              "report it: the kernel's contract is wrong");
-}
-
 }  // namespace
 
 void GpuLaunches::prepare(CudaDevice& device) {

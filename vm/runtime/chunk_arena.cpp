@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <new>
 
+#include "vm/runtime/round_up.h"
+
 namespace nimble::rt {
 namespace {
 
 // What a chunk of its own is rounded to: the driver's pages.
 constexpr size_t kPage = size_t{2} << 20;
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

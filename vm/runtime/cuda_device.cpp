@@ -8,6 +8,7 @@
 
 #include "vm/base/error.h"
 #include "vm/runtime/cubin.h"
+#include "vm/runtime/round_up.h"
 
 namespace nimble::rt {
 namespace {
@@ -16,10 +17,6 @@ constexpr const char* kPlace = "NVIDIA GPU";
 
 cuda::Address address_of(const void* memory) {
   return static_cast<cuda::Address>(reinterpret_cast<uintptr_t>(memory));
-}
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
 }
 
 // Of NIMBLE_CUDA_DEVICE.

@@ -34,16 +34,6 @@ bool widens(DType operand, DType sum) {
   return is_int(operand) && size_of(operand) < size_of(sum);
 }
 
-std::optional<kir::WarpFragment> fragment_of(DType lhs, DType rhs, DType sum, const TargetInfo& t) {
-  for (const kir::WarpFragmentRow& row : kir::all_warp_fragments()) {
-    // One that ignores bits of its operands is no product of what they hold.
-    const bool exact = size_of(row.a) < 4;
-    if (exact && row.a == lhs && row.b == rhs && row.sum == sum && t.has(std::string(row.feature)))
-      return row.id;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
@@ -57,7 +47,8 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   // One row or column lies like the other kind.
   p.lhs_along_k = !p.transpose_lhs || p.m.is_constant(1);
   p.rhs_along_k = p.transpose_rhs || p.vector_rhs || p.n.is_constant(1);
-  p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, t);
+  const kir::WarpFragmentRow* row = exact_fragment(p.lhs->dtype, p.rhs->dtype, p.sum);
+  if (row && t.has(std::string(row->feature))) p.fragment = row->id;
   return p;
 }
 

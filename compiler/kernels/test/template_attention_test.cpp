@@ -36,7 +36,8 @@ TEST(Conv2d, OfNoFilters) {
   for (const int pad : {0, 1})
     for (const char* groups : {"1", "3"})
       check({fmt::format("fn @f(%x: Tensor[(b, 3, h, w), f32], %w: Tensor[(0, {}, 3, 3), f32]) {{ "
-                         "let %y = conv2d(%x, %w) {{pads = [{}, {}, {}, {}], groups = {}}}; "
+                         "let %y = conv2d(%x, %w) {{strides = [1, 1], pads = [{}, {}, {}, {}], "
+                         "dilations = [1, 1], groups = {}}}; "
                          "let %r = relu(%y); %r }}",
                          groups[0] == '1' ? 3 : 1, pad, pad, pad, pad, groups),
              "conv2d",

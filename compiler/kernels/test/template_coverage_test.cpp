@@ -138,7 +138,8 @@ TEST(Config, NumbersWithoutMeaningAreNotValid) {
       "fn @f(%x: Tensor[(m, 40), f32]) { let %y = exp(%x); %y }",
       "fn @f(%x: Tensor[(m, 40), f32]) { let %y = cumsum(%x) {axis = 1}; %y }",
       "fn @f(%x: Tensor[(b, 3, h, w), f32], %w: Tensor[(5, 3, 3, 3), f32]) "
-      "{ let %y = conv2d(%x, %w); %y }"};
+      "{ let %y = conv2d(%x, %w) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], "
+      "groups = 1}; %y }"};
   for (const TargetInfo& target : {test_target(512, 32), target_by_name("sm_90a")})
     for (const char* text : texts) {
       const Workload w = workload_of(text);

@@ -114,10 +114,10 @@ TEST(ChunkArena, KeepsABoundedRest) {
 TEST(ChunkArena, GivesWayWhereMemoryIsScarce) {
   Source s;
   s.limit = 100 * kMiB;
-  void* a = s.arena.allocate(80 * kMiB);
+  void* a = s.arena.allocate(81 * kMiB);
   EXPECT_EQ(s.arena.allocate(30 * kMiB), nullptr);
   EXPECT_NE(s.arena.allocate(kMiB), nullptr);  // a chunk that is smaller than usual
-  s.arena.free(a, 80 * kMiB);
+  s.arena.free(a, 81 * kMiB);
   EXPECT_NE(s.arena.allocate(90 * kMiB), nullptr);  // what was kept went back first
   EXPECT_EQ(s.arena.allocate(SIZE_MAX), nullptr);
 }

@@ -25,7 +25,8 @@ bool lies_within(std::span<const uint8_t> image, uint64_t offset, uint64_t bytes
   return offset <= image.size() && bytes <= image.size() - offset;
 }
 
-// Whether a section of that type has its bytes in the file. What else NVIDIA has are sizes of memory.
+// Whether a section of that type has its bytes in the file. What else NVIDIA has are sizes of
+// memory.
 bool has_bytes(uint32_t type) {
   constexpr uint32_t kTypes[] = {SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_RELA,
                                  SHT_NOTE,     SHT_REL,    kInfo};

@@ -1,5 +1,5 @@
-// The outside of a GPU's machine code. The driver is told where it begins and not how long it is: it
-// reads as far as the code's own headers say.
+// The outside of a GPU's machine code. The driver is told where it begins and not how long it is:
+// it reads as far as the code's own headers say.
 #pragma once
 
 #include <cstdint>

@@ -540,8 +540,7 @@ TEST_F(OnnxFile, NoOperatorTakesItsOperandsForGranted) {
         if (!constant)
           g.inputs.push_back(value(names.back(), dims, kTypes[below(std::size(kTypes))]));
         else if (below(2) == 0)
-          g.initialisers.push_back(
-              tensor(names.back(), extents, std::vector<float>(elements, 1)));
+          g.initialisers.push_back(tensor(names.back(), extents, std::vector<float>(elements, 1)));
         else
           g.initialisers.push_back(
               tensor(names.back(), extents, std::vector<int64_t>(elements, 1)));
@@ -560,12 +559,12 @@ TEST_F(OnnxFile, NoOperatorTakesItsOperandsForGranted) {
 // Keys of two axes, and a modifier that gives nothing.
 TEST_F(OnnxFile, FlexAttentionOfOtherShapesIsRefused) {
   const auto flex = [](const std::string& keys, const std::string& modifier) {
-    const GraphParts g = {{node("FlexAttention", {"q", keys, keys}, {"y"},
-                                attribute("scale", 1.0f) + modifier, "the_node",
-                                "ai.onnx.preview")},
-                          {},
-                          {value("q", {"1", "4", "3", "8"}), value("k", {"1", "2"})},
-                          {unshaped("y")}};
+    const GraphParts g = {
+        {node("FlexAttention", {"q", keys, keys}, {"y"}, attribute("scale", 1.0f) + modifier,
+              "the_node", "ai.onnx.preview")},
+        {},
+        {value("q", {"1", "4", "3", "8"}), value("k", {"1", "2"})},
+        {unshaped("y")}};
     return proto::model(g);
   };
   import(flex("q", ""));

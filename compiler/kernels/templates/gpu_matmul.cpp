@@ -54,7 +54,8 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
 
 Schedule schedule_of(const Config& c) {
   // What is larger fits nowhere, and suits no unit: products of these numbers are ints.
-  constexpr int64_t kMostWide = 1 << 10, kMostTeams = kMaxThreads / kir::kWarpLanes, kMostStages = 16;
+  constexpr int64_t kMostWide = 1 << 10, kMostTeams = kMaxThreads / kir::kWarpLanes,
+                    kMostStages = 16;
   const auto number = [&](const char* name, int64_t most) {
     const int64_t n = knob_int(c, name);
     return n >= 1 && n <= most ? static_cast<int>(n) : -1;

@@ -60,8 +60,7 @@ struct Cubin {
 TEST(GpuImage, WholeOnesAndAssemblyAreTaken) {
   EXPECT_EQ(Cubin().fault(), "");
   for (const std::string_view text : {"", ".version 8.0\n.target sm_80\n", "\x7f", "\x7f\x45\x4c"})
-    EXPECT_EQ(
-        fault_of_gpu_image({reinterpret_cast<const uint8_t*>(text.data()), text.size()}), "");
+    EXPECT_EQ(fault_of_gpu_image({reinterpret_cast<const uint8_t*>(text.data()), text.size()}), "");
 }
 
 TEST(GpuImage, EveryTruncationIsFound) {

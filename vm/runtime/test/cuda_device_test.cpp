@@ -192,7 +192,8 @@ TEST_F(Cuda, MoreSharedMemoryThanBlocksHaveIsRefused) {
                     HasSubstr("compute capability 8.6) has 101376")));
 }
 
-// A launch brings as many parameters as the contract says; the driver reads as many as the code has.
+// A launch brings as many parameters as the contract says; the driver reads as many as the code
+// has.
 TEST_F(Cuda, CodeOfMoreParametersIsRefused) {
   DeviceModule module(gpu(), image_of_twice(), "model.nimble");
   EXPECT_NE(module.find("twice", 0, 5), nullptr);

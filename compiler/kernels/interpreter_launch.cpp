@@ -14,6 +14,7 @@
 
 #include "compiler/kernels/launch_warp.h"
 #include "vm/base/error.h"
+#include "vm/executable/launch.h"
 
 namespace nimble::kir {
 namespace {
@@ -143,18 +144,16 @@ int32_t run_launch(const InterpreterCode& code, const Interpreter::Options& opti
     owned.emplace_back(static_cast<size_t>(extent) * size_of(b.dtype));
     run.memory.push_back({owned.back().data(), extent, true, std::vector<LaunchCell>(extent)});
   }
-  // What CUDA takes.
-  constexpr std::array<int64_t, 3> kMost = {INT32_MAX, 65535, 65535};
   std::array<int64_t, 3> grid{};
   int64_t blocks = 1;
   for (size_t i = 0; i < grid.size(); ++i) {
     grid[i] = evaluate<1>(code.grid[i], run.symbols.data(), [&](const char* problem) {
       throw Error(Status::kFatal, place, problem);
     });
-    if (grid[i] < 0 || grid[i] > kMost[i])
+    if (grid[i] < 0 || grid[i] > exec::kMaxGrid[i])
       throw Error(Status::kFatal, place,
                   fmt::format("a grid of {} blocks along axis {}; up to {} are possible", grid[i],
-                              i, kMost[i]));
+                              i, exec::kMaxGrid[i]));
     blocks *= grid[i];
   }
   if (blocks == 0) return 0;

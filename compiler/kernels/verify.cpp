@@ -12,6 +12,7 @@
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/spread.h"
 #include "vm/base/error.h"
+#include "vm/executable/executable.h"
 
 namespace nimble::kir {
 namespace {
@@ -77,8 +78,8 @@ class Verifier {
   }
 
   static constexpr const char* kBlockSymbols[] = {"block_x", "block_y", "block_z"};
-  static constexpr int kMostThreads = 1024;
-  static constexpr int64_t kMostSharedBytes = 232448;
+
+  static constexpr int kMostThreads = exec::Launch::kMaxThreads;
 
   // What is a GPU's alone, or a CPU's.
   void launch(const Launch& l) {
@@ -100,8 +101,9 @@ class Verifier {
     for (const BufferRef& b : f_.shared)
       require(b->extent.as_constant() && *b->extent.as_constant() > 0,
               "shared buffer {} needs a constant extent, not {}", b->name, b->extent.str());
-    require(shared_bytes(f_) <= kMostSharedBytes, "{} bytes of shared memory; a block has {}",
-            shared_bytes(f_), kMostSharedBytes);
+    require(shared_bytes(f_) <= exec::Launch::kMaxSharedBytes,
+            "{} bytes of shared memory; a block has {}", shared_bytes(f_),
+            exec::Launch::kMaxSharedBytes);
     for (const auto* list : {&f_.scratch, &f_.registers})
       for (const BufferRef& b : *list)
         require(b->scope != Scope::kThread && b->scope != Scope::kTile,

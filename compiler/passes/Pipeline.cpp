@@ -40,8 +40,7 @@ const std::vector<std::string>& default_pipeline() {
       "refine-shapes",
       "expose-shapes",
       // Operators that were written out, and operators told their counts, have no types; layouts
-      // and
-      // rules of simplify are chosen by extents.
+      // and rules of simplify are chosen by extents.
       "infer",
       "lay-out-states",
       "simplify",

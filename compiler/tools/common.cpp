@@ -383,15 +383,24 @@ bool require_tuned(const char* program, const ModelArguments& a,
                    const driver::CompileReport& report) {
   using Outcome = tuned::Lookup::Outcome;
   constexpr size_t kMostLines = 20;
-  size_t lacking = 0;
+  size_t lacking = 0, of_gpu = 0;
   for (const driver::KernelReport& k : report.kernels) {
     if (k.outcome == Outcome::kTuned || k.outcome == Outcome::kFixed) continue;
+    of_gpu += is_gpu(k.device);
+    const char* none = is_gpu(k.device) ? "kernels of GPUs are not tuned yet" : "no tuning record";
     if (++lacking <= kMostLines)
       fmt::print(stderr, "{}: error: {} ({}): {}: {}\n", program, k.kernel, k.source,
-                 name_of(k.outcome), k.reason.empty() ? "no tuning record" : k.reason);
+                 name_of(k.outcome), k.reason.empty() ? none : k.reason);
   }
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
+  if (of_gpu > 0) {
+    fmt::print(stderr,
+               "{}: error: {} of {} kernels run on a GPU, whose kernels have no records; compile "
+               "without --require-tuned\n",
+               program, of_gpu, report.kernels.size());
+    return false;
+  }
   const std::string text = model_text(a.model, a.shapes, a.import, a.precision, a.winograd);
   fmt::print(
       stderr,

@@ -49,8 +49,7 @@ std::string model_text(const std::string& model, const std::vector<std::string>&
                        const frontend::ImportOptions& options, passes::Precision precision,
                        int64_t winograd);
 // MODEL, --decode, --random-input, --shape, --target, --features, --device, --precision,
-// --winograd,
-// --db, --hardware, --policy, --disable-pass, --crash-dir.
+// --winograd, --db, --hardware, --policy, --disable-pass, --crash-dir.
 void add_model_arguments(CLI::App& app, ModelArguments& a, bool required = true);
 // From here on a crash leaves a reproducer.
 ir::Module import(const ModelArguments& a);

@@ -7,6 +7,8 @@ waits for who sends something that nobody sent before.
 
 import numpy as np
 
+from experiments.studies.output import make_bar
+
 RESAMPLES = 1000
 
 
@@ -80,10 +82,7 @@ def summarise(shapes, times, steady, control):
 def judge(summary, most_first, most_spread):
     """Returns the bars, each with its figure and whether it holds. summary: None of a system that
     reached no shape, which keeps none."""
-    def bar(name, value, most):
-        return {"name": name, "value": value, "most": most,
-                "kept": value is not None and value <= most}
-    return [bar("first visits, 95th percentile of the ratio",
-                summary and summary["first_ratio"]["p95"], most_first),
-            bar("p99 / p50 of all visits over that of the fixed shape",
-                summary and summary["spread_over_control"], most_spread)]
+    return [make_bar("first visits, 95th percentile of the ratio",
+                     summary and summary["first_ratio"]["p95"], most=most_first),
+            make_bar("p99 / p50 of all visits over that of the fixed shape",
+                     summary and summary["spread_over_control"], most=most_spread)]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.harness.statistics import geometric_mean
-from experiments.studies.output import bar_lines, markdown_table
+from experiments.studies.output import bar_lines, make_bar, markdown_table
 
 # As the benchmark calls them → the figure's words; the last two are tail modes beyond the paper.
 VARIANTS = {"8": "dispatch/8", "4": "dispatch/4", "2": "dispatch/2", "1": "no dispatch",
@@ -56,9 +56,8 @@ def summarise(layers):
 
 
 def bars(means):
-    value = means["8"] - 1
-    return [{"name": "full dispatch over static, mean of all layers and lengths", "value": value,
-             "most": MOST_OVER, "kept": value <= MOST_OVER}]
+    return [make_bar("full dispatch over static, mean of all layers and lengths", means["8"] - 1,
+                     most=MOST_OVER)]
 
 
 def markdown(result):

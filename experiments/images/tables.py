@@ -5,7 +5,8 @@ from experiments.harness.systems import ALL, IMAGE_PEERS
 from experiments.images import kernels
 from experiments.images.networks import EXACT, LEAST_MEAN, LEAST_P5, MOST_OVER_LIMIT, NETWORKS, OWN, SINGLE
 from experiments.roofline.tables import MOST_OF_PEAK, milliseconds
-from experiments.studies.output import decimal, markdown_table, percent
+from experiments.studies import output
+from experiments.studies.output import decimal, make_bar, markdown_table, percent
 
 MAIN, DEFAULT = "nimble", "nimble_default"
 SHOWN = (MAIN, DEFAULT, *IMAGE_PEERS)
@@ -80,20 +81,18 @@ def bars(found):
         title, own, ratios = network["title"], network["own"], network["ratios"]
         failed = network["failure"] is not None
 
-        def bar(name, value, least):
-            out.append({"name": name, "value": value, "least": least,
-                        "kept": value is not None and value >= least and not failed})
-        bar(f"{title} at {sides(OWN)}: best peer / nimble", own and own["ratio"], network["least"])
+        def bar(name, value, **limit):
+            out.append(make_bar(name, value, not failed, **limit))
+        bar(f"{title} at {sides(OWN)}: best peer / nimble", own and own["ratio"],
+            least=network["least"])
         if network["any_size"] and (ratios or failed):
             bar(f"{title} over sizes: geometric mean of best peer / nimble",
-                ratios and ratios["mean"], network["least"])
+                ratios and ratios["mean"], least=network["least"])
             bar(f"{title} over sizes: {LOW_PERCENTILE}th percentile of best peer / nimble",
-                ratios and ratios["p5"], LEAST_P5)
+                ratios and ratios["p5"], least=LEAST_P5)
         if network["of_kernels"]:
-            beyond = network["of_kernels"]["beyond"]
-            out.append({"name": f"{title}: kernels that take more than {MOST_OVER_LIMIT} times "
-                                "their limit", "value": beyond, "most": 0, "count": True,
-                        "kept": beyond == 0 and not failed})
+            bar(f"{title}: kernels that take more than {MOST_OVER_LIMIT} times their limit",
+                network["of_kernels"]["beyond"], most=0, count=True)
     return out
 
 
@@ -227,10 +226,9 @@ def kernels_lines(result):
             f"The kernels that lose most, {WORST} of a network at most:", "", *worst_table(found)]
 
 
-def bar_line(bar):
-    value = str(bar["value"]) if bar.get("count") else decimal(bar["value"], 3)
-    asked = f"at most {bar['most']:g}" if "most" in bar else f"at least {bar['least']:.2f}"
-    return f"- {bar['name']}: {value}, {asked}: {'kept' if bar['kept'] else 'not kept'}"
+def line_of(bar):
+    return output.bar_line(bar, str if bar.get("count") else lambda value: decimal(value, 3),
+                           "{:g}".format if "most" in bar else "{:.2f}".format)
 
 
 def notes(found):
@@ -291,7 +289,7 @@ def markdown(result):
     lines += ["", *(f"- {ALL[name].label} {info['version']}: {info['settings']}"
                     for name, info in result["systems"].items())]
     lines += ["", "Bars:", ""]
-    lines += map(bar_line, result["bars"])
+    lines += map(line_of, result["bars"])
     return "\n".join(lines) + "\n"
 
 

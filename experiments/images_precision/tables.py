@@ -4,13 +4,13 @@ import numpy as np
 
 from experiments.harness.systems import ALL
 from experiments.images.networks import LEAST_MEAN, OWN
-from experiments.images.tables import (bar_line, key_of, median_of, notes, ratio_cell, sides,
+from experiments.images.tables import (key_of, line_of, median_of, notes, ratio_cell, sides,
                                        spread)
 from experiments.images_precision.models import AIM, KINDS
 from experiments.precision.accuracy import summarise as summarise_errors
 from experiments.precision.accuracy import worst_ratio
 from experiments.roofline.tables import milliseconds
-from experiments.studies.output import decimal, markdown_table, percent
+from experiments.studies.output import decimal, make_bar, markdown_table, percent
 
 
 def agreement(outputs, exact):
@@ -45,10 +45,7 @@ def bars(found):
         kind, failed = KINDS[case["kind"]], case["failure"] is not None
 
         def bar(name, value, **limit):
-            (sense, asked), = limit.items()
-            kept = value is not None and (value <= asked if sense == "most" else value >= asked)
-            out.append({"name": f"{case['title']}{name}", "value": value, **limit,
-                        "kept": kept and not failed})
+            out.append(make_bar(f"{case['title']}{name}", value, not failed, **limit))
         bar(f" at {sides(OWN)}: best peer / nimble", case["own"] and case["own"]["ratio"],
             least=kind.least)
         if case["sizes"]:
@@ -122,7 +119,7 @@ def markdown(result):
         lines += ["What failed:", "", *failed, ""]
     lines += [f"- {ALL[name].label} {info['version']}: {info['settings']}"
               for name, info in result["systems"].items()]
-    lines += ["", "Bars:", "", *map(bar_line, result["bars"])]
+    lines += ["", "Bars:", "", *map(line_of, result["bars"])]
     return "\n".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """What the memory study says of its figures: reductions, bars, the page, the plot."""
 
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_line, make_bar, markdown_table, percent
 
 PAPER = {"blocks": -0.47, "time": -0.75}
 MOST_FOOTPRINT = 0.08
@@ -44,11 +44,10 @@ def compare_footprint(dynamic, static):
 
 
 def bars(result):
-    found = [{"name": "system calls for memory in a steady run of BERT",
-              "value": max(row["system"][1] for row in result["planning"]["rows"]), "most": 0}]
-    found += [{"name": f"footprint of {name} over its static plan", "value": record["more"],
-               "most": MOST_FOOTPRINT} for name, record in result["footprint"].items()]
-    return [{**bar, "kept": bar["value"] <= bar["most"]} for bar in found]
+    return [make_bar("system calls for memory in a steady run of BERT",
+                     max(row["system"][1] for row in result["planning"]["rows"]), most=0),
+            *(make_bar(f"footprint of {name} over its static plan", record["more"],
+                       most=MOST_FOOTPRINT) for name, record in result["footprint"].items())]
 
 
 def markdown(result):
@@ -90,9 +89,8 @@ def markdown(result):
           percent(record["more"], 1, "+")] for name, record in result["footprint"].items()])
     lines += ["", "Bars:", ""]
     for bar in result["bars"]:
-        form = (lambda v: f"{v:g}") if bar["most"] == 0 else (lambda v: percent(v, 1, "+"))
-        lines.append(f"- {bar['name']}: {form(bar['value'])}, at most {form(bar['most'])}: "
-                     f"{'kept' if bar['kept'] else 'not kept'}")
+        lines.append(bar_line(bar, "{:g}".format if bar["most"] == 0
+                              else lambda value: percent(value, 1, "+")))
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.harness.statistics import geometric_mean
 from experiments.method import choice
-from experiments.studies.output import bar_lines, markdown_table, percent
+from experiments.studies.output import bar_lines, make_bar, markdown_table, percent
 
 MOST_TIME, LEAST_MEAN, LEAST_WORST, MOST_TRIALS = 1 / 6, 0.97, 0.90, 0.5
 # The variant that the bars are of: ours. The paper's is beside it.
@@ -76,17 +76,16 @@ def bars(summary, model, trials):
     ours = summary["variants"][OURS]
     out = []
 
-    def bar(name, value, limit, sense, count=False):
-        kept = value <= limit if sense == "most" else value >= limit
-        out.append({"name": name, "value": value, sense: limit, "kept": kept, "count": count})
-    bar("time of the method over that of tuning each length", summary["time"], MOST_TIME, "most")
-    bar("speed over builds for single lengths, geometric mean", ours["mean"], LEAST_MEAN, "least")
-    bar("the same, the worst product and length", ours["worst"], LEAST_WORST, "least")
-    bar("lengths that the campaign did not measure", summary["outside"],
-        summary["lengths"] // 2, "least", True)
+    def bar(name, value, count=False, **limit):
+        out.append(make_bar(name, value, **limit, count=count))
+    bar("time of the method over that of tuning each length", summary["time"], most=MOST_TIME)
+    bar("speed over builds for single lengths, geometric mean", ours["mean"], least=LEAST_MEAN)
+    bar("the same, the worst product and length", ours["worst"], least=LEAST_WORST)
+    bar("lengths that the campaign did not measure", summary["outside"], True,
+        least=summary["lengths"] // 2)
     bar("trials until the cost model is where random search ends, over that one's (median of "
-        f"{len(model['shares'])} seeds)", model["median_share"], MOST_TRIALS, "most")
-    bar("trials of the shortest random search", min(model["trials"]), trials, "least", True)
+        f"{len(model['shares'])} seeds)", model["median_share"], most=MOST_TRIALS)
+    bar("trials of the shortest random search", min(model["trials"]), True, least=trials)
     return out
 
 

@@ -4,7 +4,7 @@ from experiments.harness.report import systems_of
 from experiments.harness.systems import ALL
 from experiments.precision.accuracy import worst_ratio
 from experiments.precision.models import BF16, F32_ROUNDOFF, INT8
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_line, make_bar, markdown_table, percent
 
 AGREEMENT = ("Results are compared with PyTorch's in f64: those of systems in f32 within "
              "{tolerance:g}, those in a narrower type within what PyTorch's f32 is wrong by at that "
@@ -13,34 +13,25 @@ AGREEMENT = ("Results are compared with PyTorch's in f64: those of systems in f3
              + "), the largest error and the relative one alike.")
 
 
-def bar(name, value, sense, limit):
-    """Returns a bar; one that was not measured (None) is not kept."""
-    kept = value is not None and (value <= limit if sense == "most" else value >= limit)
-    return {"name": name, "value": value, sense: limit, "kept": kept}
-
-
 def bars(row, case):
     """Returns the bars of a case of the result (`case`) that its row asks for."""
     kind, name = row.precision.name, case["name"]
-    found = [bar(f"{name}: the best {kind} peer's time over nimble's, geometric mean",
-                 case["ratio_to_best_peer"], "least", row.least),
-             bar(f"{name}: nimble's error over that of the most accurate {kind} peer, at the worst "
-                 "length", worst_ratio(case["lengths"], row.precision), "most",
-                 row.precision.most_error)]
+    found = [make_bar(f"{name}: the best {kind} peer's time over nimble's, geometric mean",
+                      case["ratio_to_best_peer"], least=row.least),
+             make_bar(f"{name}: nimble's error over that of the most accurate {kind} peer, at the "
+                      "worst length", worst_ratio(case["lengths"], row.precision),
+                      most=row.precision.most_error)]
     if row.least_correlation is not None:
         ours = (case["similarities"] or {}).get(row.precision.nimble)
-        found.append(bar(f"{name}: rank correlation of similarities with those of f32",
-                         ours and ours["rank_correlation"], "least", row.least_correlation))
+        found.append(make_bar(f"{name}: rank correlation of similarities with those of f32",
+                              ours and ours["rank_correlation"], least=row.least_correlation))
     return found
 
 
 def bar_lines(bars):
-    def line(one):
-        sense = "most" if "most" in one else "least"
-        value = "not measured" if one["value"] is None else f"{one['value']:.4g}"
-        return (f"- {one['name']}: {value}, at {sense} {one[sense]:g}: "
-                f"{'kept' if one['kept'] else 'not kept'}")
-    return [line(one) for one in bars]
+    def show(value):
+        return "not measured" if value is None else f"{value:.4g}"
+    return [bar_line(bar, show, "{:g}".format) for bar in bars]
 
 
 def per_token(us, entry):

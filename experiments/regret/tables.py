@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.studies.output import bar_lines, markdown_table, percent
+from experiments.studies.output import bar_lines, make_bar, markdown_table, percent
 
 MOST_MEDIAN, MOST_P95 = 0.02, 0.08
 # The bound is to hold at so many of the shapes.
@@ -84,23 +84,22 @@ def bars(models, shapes, searches):
     symbol, which are easier, hide it."""
     out = []
 
-    def bar(name, value, limit, sense, count=False):
-        kept = value is not None and (value <= limit if sense == "most" else value >= limit)
-        out.append({"name": name, "value": value, sense: limit, "kept": kept, "count": count})
+    def bar(name, value, count=False, **limit):
+        out.append(make_bar(name, value, **limit, count=count))
     for title, model in models.items():
         regret = model["regret"] or {"median": None, "p95": None}
-        bar(f"{title}: median regret", regret["median"], MOST_MEDIAN, "most")
-        bar(f"{title}: 95th percentile", regret["p95"], MOST_P95, "most")
+        bar(f"{title}: median regret", regret["median"], most=MOST_MEDIAN)
+        bar(f"{title}: 95th percentile", regret["p95"], most=MOST_P95)
         several = model["regret_several"] or {"median": None, "p95": None}
-        bar(f"{title}, several symbols: median regret", several["median"], MOST_MEDIAN, "most")
-        bar(f"{title}, several symbols: 95th percentile", several["p95"], MOST_P95, "most")
+        bar(f"{title}, several symbols: median regret", several["median"], most=MOST_MEDIAN)
+        bar(f"{title}, several symbols: 95th percentile", several["p95"], most=MOST_P95)
         bar(f"{title}: shapes within the bound that was stated before", model["within"],
-            LEAST_WITHIN, "least")
-        bar(f"{title}: shapes that were measured", model["shapes"], shapes[title], "least", True)
-    bar("shapes that were measured", sum(m["shapes"] for m in models.values()),
-        sum(shapes.values()), "least", True)
-    bar("of them with a search from nothing", sum(m["searches"] for m in models.values()), searches,
-        "least", True)
+            least=LEAST_WITHIN)
+        bar(f"{title}: shapes that were measured", model["shapes"], True, least=shapes[title])
+    bar("shapes that were measured", sum(m["shapes"] for m in models.values()), True,
+        least=sum(shapes.values()))
+    bar("of them with a search from nothing", sum(m["searches"] for m in models.values()), True,
+        least=searches)
     return out
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from experiments.harness import compare, statistics
-from experiments.studies.output import bar_lines, markdown_table, percent
+from experiments.studies.output import bar_lines, make_bar, markdown_table, percent
 
 MOST_APART, MOST_FALSE, LEAST_FOUND = 0.03, 0.05, 0.80
 PLANTED = 0.03
@@ -77,17 +77,15 @@ def rates(pairs):
 def bars(models):
     """models: {title: {"seeds", "rates"}}."""
     out = []
-
-    def at_most(name, value, most):
-        out.append({"name": name, "value": value, "most": most, "kept": value <= most})
     for title, model in models.items():
-        at_most(f"{title}: two seeds apart, mean of the lengths", distance(model["seeds"]["mean"]),
-                MOST_APART)
-        at_most(f"{title}: two seeds apart, the worst length", model["seeds"]["worst"], MOST_APART)
-        rate = model["rates"][BAR_RULE]
-        at_most(f"{title}: false positives", rate["false"], MOST_FALSE)
-        out.append({"name": f"{title}: planted {percent(PLANTED)} found", "value": rate["found"],
-                    "least": LEAST_FOUND, "kept": rate["found"] >= LEAST_FOUND})
+        seeds, rate = model["seeds"], model["rates"][BAR_RULE]
+        out += [make_bar(f"{title}: two seeds apart, mean of the lengths", distance(seeds["mean"]),
+                         most=MOST_APART),
+                make_bar(f"{title}: two seeds apart, the worst length", seeds["worst"],
+                         most=MOST_APART),
+                make_bar(f"{title}: false positives", rate["false"], most=MOST_FALSE),
+                make_bar(f"{title}: planted {percent(PLANTED)} found", rate["found"],
+                         least=LEAST_FOUND)]
     return out
 
 

@@ -6,7 +6,7 @@ import statistics as middle
 
 from experiments.harness import statistics
 from experiments.roofline.work import CLASSES, COUNTED
-from experiments.studies.output import markdown_table, percent
+from experiments.studies.output import bar_lines, make_bar, markdown_table, percent
 
 FROM, LEAST = 64, 0.8  # the bar: so much of the arithmetic limit from so many tokens on
 MOST_OF_PEAK = 1.05  # that products can reach without a doubt about the peak
@@ -138,9 +138,8 @@ def bars(cases, doubted):
     for case in cases:
         shares = [row["of_arithmetic"] for row in case["lengths"] if row["length"] >= FROM]
         if shares:
-            found.append({"name": f"{name_of(case)}: the least share of the arithmetic limit from "
-                                  f"{FROM} tokens on", "value": min(shares), "least": LEAST,
-                          "kept": min(shares) >= LEAST and not doubted})
+            found.append(make_bar(f"{name_of(case)}: the least share of the arithmetic limit from "
+                                  f"{FROM} tokens on", min(shares), not doubted, least=LEAST))
     return found
 
 
@@ -224,8 +223,7 @@ def markdown(result):
           times(row["least"], 2), times(row["most"], 2)]
          for case in result["cases"] for row in case["workloads"]])
     lines += ["", "Bars:", ""]
-    lines += [f"- {bar['name']}: {percent(bar['value'], 1)}, at least {percent(bar['least'])}: "
-              f"{'kept' if bar['kept'] else 'not kept'}" for bar in result["bars"]]
+    lines += bar_lines(result["bars"], 1)
     return "\n".join(lines) + "\n"
 
 

@@ -40,14 +40,28 @@ def markdown_table(header, rows):
             *("| " + " | ".join(row) + " |" for row in rows)]
 
 
+def make_bar(name, value, allowed=True, *, least=None, most=None, **more):
+    """Returns a bar: `value` is to be at least or at most so much. One that was not measured (None),
+    or may not count (`allowed`), is not kept. more: as of bar_lines."""
+    sense, limit = ("least", least) if most is None else ("most", most)
+    kept = value is not None and (value >= limit if most is None else value <= limit)
+    return {"name": name, "value": value, sense: limit, "kept": bool(kept and allowed), **more}
+
+
+def bar_line(bar, show, show_limit=None):
+    """Returns the line of a bar: its value and what it is to be as show(number) writes them, or
+    show_limit the latter, and the verdict."""
+    sense = "most" if "most" in bar else "least"
+    return (f"- {bar['name']}: {show(bar['value'])}, at {sense} "
+            f"{(show_limit or show)(bar[sense])}: {'kept' if bar['kept'] else 'not kept'}")
+
+
 def bar_lines(bars, digits, limit_digits=0, sign=""):
     """Returns a line for each bar: its value, what it may be at "most" or has to be at "least", the
     verdict. They are shares, or plain numbers where the bar says that it is a "count"."""
-    def show(bar, value, digits, sign=""):
-        return str(value) if bar.get("count") else percent(value, digits, sign)
-
     def line(bar):
-        sense = "most" if "most" in bar else "least"
-        return (f"- {bar['name']}: {show(bar, bar['value'], digits, sign)}, at {sense} "
-                f"{show(bar, bar[sense], limit_digits)}: {'kept' if bar['kept'] else 'not kept'}")
+        if bar.get("count"):
+            return bar_line(bar, str)
+        return bar_line(bar, lambda value: percent(value, digits, sign),
+                        lambda limit: percent(limit, limit_digits))
     return [line(bar) for bar in bars]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.studies.output import bar_lines, markdown_table, percent
+from experiments.studies.output import bar_lines, make_bar, markdown_table, percent
 
 MOST_OTHERS, MOST_OVER = 0.02, 0.03
 RESAMPLES = 2000
@@ -44,10 +44,9 @@ def summarise(dynamic, static):
 
 def bars(row):
     over = row["over_static"]["value"] - 1
-    return [{"name": "other instructions, of the whole", "value": row["others"]["value"],
-             "most": MOST_OTHERS, "kept": row["others"]["value"] <= MOST_OTHERS},
-            {"name": "nimble over the static build", "value": over, "most": MOST_OVER,
-             "kept": over <= MOST_OVER}]
+    return [make_bar("other instructions, of the whole", row["others"]["value"],
+                     most=MOST_OTHERS),
+            make_bar("nimble over the static build", over, most=MOST_OVER)]
 
 
 def markdown(result):

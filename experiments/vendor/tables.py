@@ -10,7 +10,7 @@ import collections
 from experiments.harness import statistics
 from experiments.harness.systems import NIMBLE
 from experiments.roofline import work
-from experiments.studies.output import decimal, markdown_table, percent
+from experiments.studies.output import bar_line, decimal, make_bar, markdown_table, percent
 from experiments.vendor.models import shape_text
 from experiments.vendor.records import MIXED, OWN, VENDOR
 
@@ -133,10 +133,7 @@ def bars(cases):
         there = found["compared"] > 0
 
         def bar(name, value, **limit):
-            (sense, asked), = limit.items()
-            kept = value is not None and (value <= asked if sense == "most" else value >= asked)
-            out.append({"name": f"{case['title']}: {name}", "value": value, **limit,
-                        "kept": kept and there})
+            out.append(make_bar(f"{case['title']}: {name}", value, there, **limit))
         bar("workloads and shapes at which both sides ran", found["compared"], least=1)
         bar("oneDNN's time over nimble's, of all of them", found["over"], least=LEAST_OVER)
         bar("tables' choice over the better of both", found["chosen_over"], most=MOST_CHOSEN)
@@ -208,14 +205,9 @@ def markdown(result):
     failed = [f"- {case['title']}: {case['failure']}" for case in cases if "failure" in case]
     if failed:
         lines += ["What failed:", "", *failed, ""]
-    lines += ["Bars:", "", *map(bar_line, result["bars"])]
+    lines += ["Bars:", "", *(bar_line(bar, lambda value: "–" if value is None else f"{value:.4g}",
+                                      "{:g}".format) for bar in result["bars"])]
     return "\n".join(lines) + "\n"
-
-
-def bar_line(bar):
-    sense = "most" if "most" in bar else "least"
-    return (f"- {bar['name']}: {'–' if bar['value'] is None else format(bar['value'], '.4g')}, at "
-            f"{sense} {bar[sense]:g}: {'kept' if bar['kept'] else 'not kept'}")
 
 
 def draw(figure, result):

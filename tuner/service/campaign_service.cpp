@@ -31,8 +31,8 @@ double entry_s(const WorkloadPoint& p, const Policy& policy) {
 }
 
 std::string cannot_occur(const ServiceTask& t, size_t point) {
-  return fmt::format("{} cannot occur at {}: {}", t.task->label,
-                     fmt::join(t.task->points[point].symbols, ", "), t.publisher->why_not(point));
+  return fmt::format("{} cannot occur{}: {}", t.task->label, at_text(t.task->points[point]),
+                     t.publisher->why_not(point));
 }
 
 }  // namespace

@@ -115,8 +115,8 @@ void Expectations::take() {
 void Expectations::correct(size_t point, const EntryResult& disagreement) {
   const TuningTask& task = records_.task();
   context_.meter.note(fmt::format(
-      "{}: the default schedule is wrong at {}: element {} of result {}; please report this",
-      task.label, fmt::join(task.points[point].symbols, ", "), disagreement.worst_element,
+      "{}: the default schedule is wrong{}: element {} of result {}; please report this",
+      task.label, at_text(task.points[point]), disagreement.worst_element,
       disagreement.worst_output));
   const Account::Span checking(context_.account, Activity::kCheck);
   keep(point, context_.backend.expect(task, task.points[point], records_.default_candidate(),
@@ -131,9 +131,8 @@ std::optional<std::vector<std::vector<uint8_t>>> Expectations::default_result(si
   std::string why;
   auto out = context_.runner.run(c, &why);
   if (!out)
-    context_.meter.note(fmt::format("{}: the default schedule failed at {}: {}",
-                                    records_.task().label,
-                                    fmt::join(records_.task().points[point].symbols, ", "), why));
+    context_.meter.note(fmt::format("{}: the default schedule failed{}: {}", records_.task().label,
+                                    at_text(records_.task().points[point]), why));
   return out;
 }
 

@@ -291,8 +291,7 @@ Expectation expected_result(const TuningTask& task, const WorkloadPoint& point,
                    point.representative ? kSampleWork : kFurtherSampleWork);
       if (fault.empty()) return out;
       throw Error(Status::kInternal, task.label,
-                  fmt::format("the default schedule is wrong at {}: {}",
-                              fmt::join(point.symbols, ", "), fault),
+                  fmt::format("the default schedule is wrong{}: {}", at_text(point), fault),
                   "please report this with the model");
     }
     // It failed, as it must where the reference does; what that says of the data is the reason.

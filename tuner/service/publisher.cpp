@@ -124,8 +124,8 @@ std::optional<std::vector<std::vector<uint8_t>>> Publisher::default_result(size_
   auto out = shared_.runner.run(c, &why);
   shared_.runner.remove(id);
   if (!out)
-    shared_.say(fmt::format("{}: the default schedule failed at {}: {}", task_.label,
-                            fmt::join(task_.points[point].symbols, ", "), why));
+    shared_.say(fmt::format("{}: the default schedule failed{}: {}", task_.label,
+                            at_text(task_.points[point]), why));
   return out;
 }
 

@@ -93,8 +93,8 @@ bool TaskRun::open_point(size_t point) {
       if (point == first_point())
         report_.note = why;
       else
-        context_.meter.note(fmt::format("{} is not searched at {}: {}", task_.label,
-                                        fmt::join(task_.points[point].symbols, ", "), why));
+        context_.meter.note(fmt::format("{} is not searched{}: {}", task_.label,
+                                        at_text(task_.points[point]), why));
       return false;
     }
     times_[point].begin(context_.store, o.trial.uuid, *o.median_ns, here);

@@ -1,5 +1,7 @@
 #include "tuner/service/workloads.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -255,6 +257,10 @@ bool PossibleSizes::contains(const std::vector<int64_t>& symbols) const {
                               [&](const ir::VarRef& p) { return any_below_zero(p->type); }) &&
          std::ranges::none_of(group.body->bindings,
                               [&](const ir::Binding& b) { return any_below_zero(b.var->type); });
+}
+
+std::string at_text(const WorkloadPoint& point) {
+  return point.symbols.empty() ? "" : fmt::format(" at {}", fmt::join(point.symbols, ", "));
 }
 
 size_t TuningTask::representative() const {

@@ -30,6 +30,9 @@ struct WorkloadPoint {
   int64_t flops = 0, bytes = 0;
 };
 
+// " at 17, 64", for messages; "" where there are no symbols.
+std::string at_text(const WorkloadPoint& point);
+
 struct TuningTask {
   driver::WorkloadUse use;
   std::string label;  // "packed_matmul+add+gelu k=384 n=1536"

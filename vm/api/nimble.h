@@ -270,7 +270,8 @@ typedef struct nimble_session_options {
   int32_t threads;
   int32_t pin; /* 1: bind worker threads, and the thread that runs, to cores */
   /* Limits of a run. Beyond one it returns NIMBLE_EXHAUSTED; the session stays usable. */
-  uint64_t memory_limit; /* bytes of tensors, scratch, registers and frames; 0: none */
+  uint64_t memory_limit; /* bytes of tensors, scratch, registers and frames, on each device; 0:
+                            none */
   uint64_t fuel;         /* steps of one run; 0: no limit. An instruction is one; what does the work
                             of many (clearing, copying, calls of many registers, host operators,
                             portable kernels) takes as many; a native kernel's call is one */

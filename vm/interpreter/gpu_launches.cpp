@@ -27,12 +27,6 @@ uint64_t word_of(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-[[noreturn, gnu::cold]] void fail_scratch(const PreparedKernel& k, int64_t bytes) {
-  throw Error(Status::kFatal, "",
-              fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
-              "report it: the kernel's contract is wrong");
-}
-
 }  // namespace
 
 void GpuLaunches::prepare(CudaDevice& device) {
@@ -41,7 +35,7 @@ void GpuLaunches::prepare(CudaDevice& device) {
   launched_.reserve(kernels_.size());
   size_t parameters = 0;
   for (const PreparedKernel& k : kernels_)
-    if (k.launches) parameters = std::max<size_t>(parameters, k.tensors + k.symbols + 2);
+    if (k.launches) parameters = std::max(parameters, launch_parameters(k));
   words_ = std::make_unique<LaunchWords>(parameters);
   stretches_ = std::make_unique<GpuStretches>(device);
   cells_ = std::make_unique<PinnedMemory>(device, kernels_.size() * sizeof(int32_t));
@@ -73,7 +67,7 @@ KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFra
     space = scratch.at_least(static_cast<uint64_t>(bytes));
   }
   void* const status = static_cast<int32_t*>(cells_->of_device()) + index;
-  const size_t parameters = k.tensors + k.symbols + 2;
+  const size_t parameters = launch_parameters(k);
   words_->set(target.function, grid, launch.threads, launch.shared_bytes, parameters);
   uint64_t* word = words_->parameters();
   for (uint32_t i = 0; i < k.tensors; ++i) *word++ = word_of(frame->buffers[i]);

@@ -81,12 +81,18 @@ struct PreparedKernel {
   Device* device = nullptr;  // where it runs
   uint64_t memory() const;   // bytes that it takes
 };
+// Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status.
+inline size_t launch_parameters(const PreparedKernel& k) {
+  return size_t{k.tensors} + k.symbols + 2;
+}
 
 // Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
 // nor a vendor's; host operators and portable forms run in their place.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
-// The same on the GPU, for launches with at most so many bytes of shared memory.
-using FindOnDevice = std::function<cuda::Function(const std::string&, uint32_t shared_bytes)>;
+// The same on the GPU, for launches with at most so many bytes of shared memory and so many
+// parameters.
+using FindOnDevice =
+    std::function<cuda::Function(const std::string&, uint32_t shared_bytes, size_t parameters)>;
 struct NativeCode {
   FindNative host;
   FindOnDevice device;

@@ -198,9 +198,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     const int64_t bytes =
         k.kernel->contract.scratch_bytes.evaluate1({frame->symbols.data(), size_t{k.symbols} + 1});
     if (bytes < 0) [[unlikely]]
-      throw Error(Status::kFatal, "",
-                  fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
-                  "report it: the kernel's contract is wrong");
+      fail_scratch(k, bytes);
     if (target.library && bytes > 0) frame->meter.charge_bytes(static_cast<uint64_t>(bytes));
     region.args.scratch = scratch.at_least(static_cast<uint64_t>(bytes));
   } else {

@@ -117,6 +117,12 @@ void fail_memory(const PreparedKernel& k, size_t argument, const Tensor& tensor)
               "report it: the memory plan is wrong");
 }
 
+void fail_scratch(const PreparedKernel& k, int64_t bytes) {
+  throw Error(Status::kFatal, "",
+              fmt::format("{} asks for {} bytes of scratch", kernel_text(k), bytes),
+              "report it: the kernel's contract is wrong");
+}
+
 void fail_check(const PreparedKernel& k, int32_t status, std::span<const int64_t> symbols) {
   std::string problem;
   if (k.texts)

@@ -33,6 +33,8 @@ std::string kernel_text(const PreparedKernel& k);
 // What would be written is not writable, or what is read was freed.
 [[noreturn, gnu::cold]] void fail_memory(const PreparedKernel& k, size_t argument,
                                          const Tensor& tensor);
+// Its contract asks for fewer bytes than none.
+[[noreturn, gnu::cold]] void fail_scratch(const PreparedKernel& k, int64_t bytes);
 // A check inside of the kernel failed with that code (check_status.h).
 [[noreturn, gnu::cold]] void fail_check(const PreparedKernel& k, int32_t status,
                                         std::span<const int64_t> symbols);

@@ -40,13 +40,14 @@ void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKern
 // What starts on the GPU. The image of a target that the kernel was not tuned for has one function
 // for it, under its own name.
 void use_launch(const exec::Kernel& kernel, const exec::Implementation& impl,
-                const FindOnDevice& find, const std::string& place, KernelTarget* target) {
+                const FindOnDevice& find, size_t parameters, const std::string& place,
+                KernelTarget* target) {
   uint32_t shared = 0;  // of all that are started under this symbol
   for (const exec::Implementation& i : kernel.implementations)
     if (i.launch && i.symbol == impl.symbol) shared = std::max(shared, i.launch->shared_bytes);
   target->launch = &*impl.launch;
-  target->function = find(impl.symbol, shared);
-  if (!target->function) target->function = find(kernel.name, shared);
+  target->function = find(impl.symbol, shared, parameters);
+  if (!target->function) target->function = find(kernel.name, shared, parameters);
   if (!target->function)
     throw Error(Status::kCorrupt, place,
                 fmt::format("kernel {}: the GPU's code has no {}", kernel.name, impl.symbol),
@@ -103,7 +104,7 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
     target.max_threads = impl.max_threads;
     target.implementation = static_cast<uint32_t>(i);
     if (impl.launch && code.device) {
-      use_launch(kernel, impl, code.device, place, &target);
+      use_launch(kernel, impl, code.device, launch_parameters(*out), place, &target);
       out->launches = true;
       out->alignment = std::max(out->alignment, impl.launch->alignment);
     } else if (impl.kind == ImplementationKind::kPortable ||

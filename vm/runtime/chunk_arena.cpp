@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <new>
 
+#include "vm/runtime/round_up.h"
+
 namespace nimble::rt {
 namespace {
 
 // What a chunk of its own is rounded to: the driver's pages.
 constexpr size_t kPage = size_t{2} << 20;
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 
@@ -31,18 +29,19 @@ void* ChunkArena::allocate(size_t bytes) {
   bytes = round_up(bytes, kUnit);
   void* memory = take(bytes);
   if (!memory) {
-    size_t size = bytes > kChunk / 2 ? round_up(bytes, kPage) : kChunk;
+    const size_t own = round_up(bytes + kGap, kPage);
+    size_t size = bytes > kChunk / 2 ? own : kChunk;
     void* chunk = obtain_(size);
     if (!chunk) {
       trim();
-      chunk = obtain_(size = round_up(bytes, kPage));
+      chunk = obtain_(size = own);
     }
     if (!chunk) return nullptr;
     auto* begin = static_cast<uint8_t*>(chunk);
     try {
       Chunk& made = chunks_[begin];
       made.bytes = size;
-      made.free.give(begin, size);
+      made.free.give(begin, size - kGap);
     } catch (...) {
       chunks_.erase(begin);
       give_back_(chunk);
@@ -67,7 +66,7 @@ void ChunkArena::free(void* memory, size_t bytes) noexcept {
   } catch (const std::bad_alloc&) {  // no room in the list: then this stretch is not used again
     return;
   }
-  if (chunk.free.bytes() == chunk.bytes) trim_to(kKept);
+  if (chunk.idle()) trim_to(kKept);
 }
 
 // The largest free chunks go first.
@@ -76,7 +75,7 @@ void ChunkArena::trim_to(size_t keep) noexcept {
     size_t idle = 0;
     auto largest = chunks_.end();
     for (auto it = chunks_.begin(); it != chunks_.end(); ++it) {
-      if (it->second.free.bytes() != it->second.bytes) continue;
+      if (!it->second.idle()) continue;
       idle += it->second.bytes;
       if (largest == chunks_.end() || it->second.bytes > largest->second.bytes) largest = it;
     }

@@ -42,9 +42,13 @@ class ChunkArena {
   size_t in_use() const { return in_use_; }
 
  private:
+  // At the end of each chunk, never handed out: the driver may put the next one there, and who
+  // makes one stretch of neighbours that it was given must not make one of two chunks.
+  static constexpr size_t kGap = kUnit;
   struct Chunk {
     size_t bytes = 0;
     FreeRanges free;
+    bool idle() const { return free.bytes() == bytes - kGap; }
   };
   void* take(size_t bytes) noexcept;
   void trim_to(size_t keep) noexcept;

@@ -7,6 +7,8 @@
 #include <mutex>
 
 #include "vm/base/error.h"
+#include "vm/runtime/cubin.h"
+#include "vm/runtime/round_up.h"
 
 namespace nimble::rt {
 namespace {
@@ -15,10 +17,6 @@ constexpr const char* kPlace = "NVIDIA GPU";
 
 cuda::Address address_of(const void* memory) {
   return static_cast<cuda::Address>(reinterpret_cast<uintptr_t>(memory));
-}
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
 }
 
 // Of NIMBLE_CUDA_DEVICE.
@@ -353,7 +351,9 @@ int64_t CudaEvent::since(const CudaEvent& begin) const {
 
 DeviceModule::DeviceModule(CudaDevice& device, std::span<const uint8_t> image,
                            const std::string& place)
-    : device_(device) {
+    : device_(device), place_(place) {
+  if (const std::string fault = fault_of_gpu_image(image); !fault.empty())
+    throw Error(Status::kCorrupt, place, "the GPU's code: " + fault, "compile the model again");
   device.enter();
   std::vector<uint8_t> text(image.begin(), image.end());
   text.push_back(0);  // assembly ends in a zero
@@ -380,7 +380,8 @@ DeviceModule::~DeviceModule() {
   if (device_.reenter()) device_.driver().cuModuleUnload(module_);
 }
 
-cuda::Function DeviceModule::find(const std::string& symbol, uint32_t shared_bytes) const {
+cuda::Function DeviceModule::find(const std::string& symbol, uint32_t shared_bytes,
+                                  size_t parameters) {
   constexpr uint32_t kAlways = 48 << 10;  // that any kernel may have
   device_.enter();
   cuda::Function function = nullptr;
@@ -388,12 +389,41 @@ cuda::Function DeviceModule::find(const std::string& symbol, uint32_t shared_byt
   const int found = driver.cuModuleGetFunction(&function, module_, symbol.c_str());
   if (found == cuda::kNotFound) return nullptr;
   device_.check(found, "cuModuleGetFunction");
-  if (shared_bytes > kAlways)
+  const CudaDeviceInfo& info = device_.info();
+  if (shared_bytes > info.shared_bytes)
+    throw Error(Status::kIncompatible, place_,
+                fmt::format("{} takes {} bytes of shared memory, of which a block of this GPU "
+                            "({}, compute capability {}.{}) has {}",
+                            symbol, shared_bytes, info.name, info.capability / 10,
+                            info.capability % 10, info.shared_bytes),
+                "run it on a GPU of the kind that it was compiled for, or compile the model for "
+                "the CPU");
+  // Another kernel may be the same code.
+  if (uint32_t& most = shared_bytes_.try_emplace(function, kAlways).first->second;
+      shared_bytes > most) {
     device_.check(driver.cuFuncSetAttribute(function, cuda::kDynamicSharedBytes,
                                             static_cast<int>(shared_bytes)),
                   "cuFuncSetAttribute", fmt::format("{} bytes of shared memory", shared_bytes));
+    most = shared_bytes;
+  }
   if (driver.cuFuncLoad) device_.check(driver.cuFuncLoad(function), "cuFuncLoad");
+  expect_parameters(symbol, function, parameters);
   return function;
+}
+
+// The driver reads as many as the code has, whatever a launch brings.
+void DeviceModule::expect_parameters(const std::string& symbol, cuda::Function function,
+                                     size_t count) const {
+  const CudaDriver& driver = device_.driver();
+  if (!driver.cuFuncGetParamInfo) return;
+  for (size_t i = 0; i <= count; ++i) {
+    size_t offset = 0, bytes = 0;
+    if (driver.cuFuncGetParamInfo(function, i, &offset, &bytes) != cuda::kSuccess) return;
+    if (i == count || bytes != sizeof(uint64_t))
+      throw Error(Status::kCorrupt, place_,
+                  fmt::format("{} has other parameters than the kernel's contract says", symbol),
+                  "compile the model again");
+  }
 }
 
 }  // namespace nimble::rt

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -185,19 +186,25 @@ class CudaEvent {
 // Machine code that is loaded: a cubin, or assembly that the driver compiles.
 class DeviceModule {
  public:
-  // `place` names the file in errors.
+  // `place` names the file in errors. Error(kCorrupt) for what is not whole (cubin.h).
   DeviceModule(CudaDevice& device, std::span<const uint8_t> image, const std::string& place);
   ~DeviceModule();
   DeviceModule(const DeviceModule&) = delete;
   DeviceModule& operator=(const DeviceModule&) = delete;
 
-  // nullptr if there is none. It may be launched with `shared_bytes` of shared memory.
-  cuda::Function find(const std::string& symbol, uint32_t shared_bytes) const;
+  // nullptr if there is none. It may be launched with `shared_bytes` of shared memory:
+  // Error(kIncompatible) where no block has as many. Error(kCorrupt) if it has more than
+  // `parameters` of them, or others than words.
+  cuda::Function find(const std::string& symbol, uint32_t shared_bytes, size_t parameters);
   CudaDevice& device() const { return device_; }
 
  private:
+  void expect_parameters(const std::string& symbol, cuda::Function function, size_t count) const;
+
   CudaDevice& device_;
+  std::string place_;
   cuda::Module module_ = nullptr;
+  std::map<cuda::Function, uint32_t> shared_bytes_;  // that each may be launched with
 };
 
 }  // namespace nimble::rt

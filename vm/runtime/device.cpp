@@ -9,6 +9,7 @@
 
 #include "vm/base/error.h"
 #include "vm/runtime/cuda_device.h"
+#include "vm/runtime/round_up.h"
 #include "vm/runtime/stand_in_device.h"
 
 namespace nimble::rt {
@@ -18,10 +19,6 @@ constexpr size_t kPage = Device::kGranule;
 // From here on memory comes from the system and goes back to it at once; what malloc is given back
 // it may keep, and the process would hold more than its pools do.
 constexpr size_t kMapped = size_t{64} << 10;
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 class CpuDevice final : public Device {
  public:

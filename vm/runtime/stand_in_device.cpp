@@ -8,6 +8,7 @@
 #include <new>
 
 #include "vm/base/error.h"
+#include "vm/runtime/round_up.h"
 
 namespace nimble::rt {
 namespace {
@@ -16,10 +17,6 @@ constexpr size_t kUnit = 64;
 constexpr size_t kPage = Device::kGranule;
 // The used part grows in steps, each a system call if a kernel runs meanwhile.
 constexpr size_t kStep = size_t{1} << 20;
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 }  // namespace
 

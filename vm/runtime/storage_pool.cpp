@@ -5,6 +5,7 @@
 #include <new>
 
 #include "vm/base/error.h"
+#include "vm/runtime/round_up.h"
 
 namespace nimble::rt {
 namespace {
@@ -12,9 +13,6 @@ namespace {
 constexpr uint64_t kUnit = 64;  // a cache line: sizes are multiples of it
 constexpr uint64_t kLargest = uint64_t{1} << 62;
 
-uint64_t round_up(uint64_t bytes, uint64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 uint64_t rounded(uint64_t bytes) {
   return round_up(std::max<uint64_t>(bytes, 1), kUnit);
 }

@@ -219,8 +219,10 @@ Json measured_report(const CpuInfo& cpu, const MeasureOptions& options) {
 std::vector<std::string> advice(const CpuInfo& cpu, const Json& report) {
   std::vector<std::string> out;
   const Json& cores = report["cores"];
-  if (!cpu.has("x86-64-v2"))
-    out.push_back("the CPU is older than x86-64-v2; executables must be compiled for x86-64");
+  if (host_architecture() == CpuArchitecture::kX86_64 && !cpu.has("x86-64-v2"))
+    out.push_back(
+        "the CPU is older than x86-64-v2, for which there is no native code: models run in their "
+        "portable form (nimble run --no-native), far slower");
   if (cores["other_runnable_threads"] >= 1)
     out.push_back(
         fmt::format("{:.0f} other threads want to run; end them, or wait, before you measure",

@@ -22,7 +22,7 @@ const Nvrtc& nvrtc() {
   const Nvrtc* library = Nvrtc::get(&why);
   if (!library)
     throw Error(Status::kUnsupported, "NVRTC", "it cannot be opened: " + why,
-                "install NVIDIA's NVRTC, or say in NIMBLE_NVRTC where libnvrtc.so.13 is");
+                "install NVIDIA's NVRTC, or say in NIMBLE_NVRTC where libnvrtc.so.13 or .12 is");
   return *library;
 }
 
@@ -105,14 +105,11 @@ std::map<std::string, CudaResources> resources_of(const std::string& log) {
   std::map<std::string, CudaResources> out;
   std::istringstream in(log);
   std::string kernel;
-  const auto quoted = [](const std::string& line) {
-    const size_t begin = line.find('\''), end = line.find('\'', begin + 1);
-    return end == std::string::npos ? std::string() : line.substr(begin + 1, end - begin - 1);
-  };
   for (std::string line; std::getline(in, line);) {
-    if (line.find("Compiling entry function") != std::string::npos) kernel = quoted(line);
-    if (line.find("wgmma") != std::string::npos && line.find("serialized") != std::string::npos)
-      if (const std::string name = quoted(line); !name.empty()) out[name].serialized = true;
+    if (line.find("Compiling entry function") != std::string::npos) {
+      const size_t begin = line.find('\''), end = line.find('\'', begin + 1);
+      kernel = end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
+    }
     if (kernel.empty()) continue;
     CudaResources& r = out[kernel];
     r.spill_bytes +=

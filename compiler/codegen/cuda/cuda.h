@@ -35,7 +35,6 @@ struct CudaResources {
   int registers = 0;         // of a thread
   int64_t spill_bytes = 0;   // of a thread, stores and loads
   int64_t shared_bytes = 0;  // static ones, beside the launch's
-  bool serialized = false;   // its warp-group products wait for one another
 };
 
 // A function's cubin, which has it alone.

@@ -104,8 +104,10 @@ CudaEmitter::Integer CudaEmitter::floor_div_mod(const Dim& dividend, const Dim& 
     if (mod)
       return {fmt::format("({} & {})", a.text, integer(narrow ? DType::kI32 : DType::kI64, *c - 1)),
               narrow};
-    return {fmt::format("({} >> {})", a.text, std::countr_zero(static_cast<uint64_t>(*c))),
-            a.narrow};
+    const int by = std::countr_zero(static_cast<uint64_t>(*c));
+    if (a.narrow && by > 31)  // further than an i32 can be shifted
+      return {fmt::format("((i64){} >> {})", a.text, by), false};
+    return {fmt::format("({} >> {})", a.text, by), a.narrow};
   }
   const bool narrow = a.narrow && b.narrow;
   const char* type = narrow ? "i32" : "i64";

@@ -12,6 +12,7 @@
 #include "compiler/codegen/cuda/emitter.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
+#include "vm/executable/launch.h"
 
 namespace nimble::codegen {
 
@@ -92,13 +93,11 @@ void CudaEmitter::signature() {
            }
            bind_symbol("thread", bind("i32", "(i32)threadIdx.x"), {0, f_.launch->threads - 1, 1});
            for (size_t axis = 0; axis < 3; ++axis) {
-             // A grid has fewer than 2^31 blocks along x, and 2^16 along the others.
-             const int64_t most = axis == 0 ? INT32_MAX : 65535;
              const int64_t blocks = facts_.range(f_.launch->grid[axis]).high;
              const char letter = "xyz"[axis];
              bind_symbol(fmt::format("block_{}", letter),
                          bind("i32", fmt::format("(i32)blockIdx.{}", letter)),
-                         {0, std::max<int64_t>(0, std::min(most, blocks) - 1), 1});
+                         {0, std::max<int64_t>(0, std::min(exec::kMaxGrid[axis], blocks) - 1), 1});
            }
            place_buffers();
            statement(*f_.body);

@@ -286,7 +286,6 @@ TEST(CudaObject, TellsWhatSpills) {
   EXPECT_EQ(objects[0].resources.spill_bytes, 0);
   EXPECT_GT(objects[1].resources.spill_bytes, 0);
   EXPECT_LE(objects[1].resources.registers, 64) << "a 1024th of a multiprocessor's";
-  EXPECT_FALSE(objects[1].resources.serialized);
 }
 
 TEST(CudaObject, HasAssembly) {

@@ -136,6 +136,19 @@ TEST(CudaSource, MasksOfWholeAccessesKeepThemWhole) {
   EXPECT_EQ(count(either, "else {"), 2u) << "an element at a time at the end: " << either;
 }
 
+// No i32 can be shifted by 32.
+TEST(CudaSource, NarrowIndicesAreWidenedToBeShiftedFar) {
+  KernelBuilder k("far");
+  k.launch(32);
+  const BufferRef x = k.in("x", DType::kF32, Dim(64)), y = k.out("y", DType::kF32, Dim(64));
+  for (const int by : {5, 31, 32, 40, 62}) {
+    const Dim far = Dim(0) - floordiv(Dim(0) - kThread, Dim(int64_t{1} << by));
+    const std::string text = body_of(k.body({store(y, kThread, load(x, far))}));
+    EXPECT_THAT(text, HasSubstr(fmt::format(" >> {})", by)));
+    EXPECT_EQ(count(text, "((i64)("), by > 31 ? 1u : 0u) << text;
+  }
+}
+
 TEST(CudaSource, IndicesAreNarrowWhereRangesProveIt) {
   KernelBuilder k("narrow");
   const Dim n = k.symbol("n", {0, 1000, 1}), large = k.symbol("large");

@@ -8,13 +8,13 @@
 #include <algorithm>
 
 #include "compiler/driver/compile.h"
+#include "compiler/driver/test/copies.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/target.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"
-#include "vm/executable/opcodes.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
 #include "vm/executable/writer.h"
@@ -212,15 +212,6 @@ CompileOptions options_for(std::vector<const char*> gpus) {
   return options;
 }
 
-size_t copies_in(const exec::Executable& e) {
-  size_t n = 0;
-  for (const exec::BytecodeFunction& f : e.functions)
-    n += static_cast<size_t>(std::count_if(
-        f.code.begin(), f.code.end(),
-        [](const exec::Instruction& i) { return i.op == exec::Opcode::kDeviceCopy; }));
-  return n;
-}
-
 size_t images_on(const exec::Executable& e, int32_t device) {
   return static_cast<size_t>(
       std::count_if(e.images.begin(), e.images.end(),
@@ -249,7 +240,7 @@ class CudaCompile : public ::testing::Test {
 TEST_F(CudaCompile, ANetworkIsOneImageAndItsLaunches) {
   CompileReport report;
   const exec::Executable e = compile(ir::parse_module(kNetwork), options_for({"sm_90a"}), &report);
-  EXPECT_EQ(copies_in(e), 3u);
+  EXPECT_EQ(testing::copies_in(e), 3u);
   EXPECT_EQ(images_on(e, kCudaDevice), 1u);
   EXPECT_EQ(images_on(e, kCpuDevice), 0u);
   expect_launches(e);

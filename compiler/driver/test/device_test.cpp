@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "compiler/driver/test/copies.h"
 #include "compiler/driver/test/harness.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
-#include "vm/executable/opcodes.h"
 
 namespace nimble::driver::testing {
 namespace {
@@ -42,15 +42,6 @@ exec::Executable compiled(const std::string& text, int32_t device,
   Configuration c{"placed"};
   c.device = device;
   return driver::compile(ir::parse_module(text), options_of(c), report);
-}
-
-size_t copies_in(const exec::Executable& e) {
-  size_t n = 0;
-  for (const exec::BytecodeFunction& f : e.functions)
-    n += static_cast<size_t>(std::count_if(
-        f.code.begin(), f.code.end(),
-        [](const exec::Instruction& i) { return i.op == exec::Opcode::kDeviceCopy; }));
-  return n;
 }
 
 // The copies that a run at some sizes makes, by direction.

@@ -55,7 +55,7 @@ void run(std::span<const uint8_t> input) {
 std::vector<Seed> seeds() {
   std::vector<Seed> out;
   const fs::path data = fs::path(NIMBLE_SOURCE_DIR) / "compiler/frontend/test/data";
-  for (const fs::path& folder : {data, data / "operators"})
+  for (const fs::path& folder : {data, data / "operators", data / "quantised"})
     for (const auto& entry : fs::directory_iterator(folder))
       if (entry.path().extension() == ".onnx" && entry.file_size() <= kLargestSeed)
         out.push_back({entry.path().filename().string(), read_text_file(entry.path().string())});
@@ -76,11 +76,11 @@ std::vector<std::string> dictionary() {
                                   "else_branch", "body",
                                   "to",          "value",
                                   "location",    "offset",
-                                  "length",      "w.bin"};
-  for (auto family : {frontend::onnx::elementwise_operators(), frontend::onnx::shape_operators(),
-                      frontend::onnx::product_operators(), frontend::onnx::reduction_operators(),
-                      frontend::onnx::recurrent_operators()})
-    for (const auto& op : family) out.push_back(op.name);
+                                  "length",      "w.bin",
+                                  "block_size",  "bits",
+                                  "K",           "N",
+                                  "precision",   "output_dtype"};
+  for (const auto* op : frontend::onnx::all_operators()) out.push_back(op->name);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/graph_builder.h"
+#include "vm/base/error.h"
 
 namespace nimble::frontend::onnx {
 
@@ -175,7 +176,13 @@ inline Axes axes_between(int64_t from, int64_t to) {
   return out;
 }
 
+// Of the axes `from` to `to` - 1, which a node's operand should have: Error(kCorrupt).
 inline ir::Dim product_of(const Dims& dims, int64_t from, int64_t to) {
+  if (from < 0 || to > static_cast<int64_t>(dims.size()))
+    throw Error(
+        Status::kCorrupt, "",
+        fmt::format("an operand of rank {} has no axis {}", dims.size(), from < 0 ? from : to - 1),
+        "export the model again");
   ir::Dim p = 1;
   for (int64_t i = from; i < to; ++i) p = p * dims[static_cast<size_t>(i)];
   return p;

@@ -176,7 +176,13 @@ Values attention(NodeContext& c) {
 Values flex_attention(NodeContext& c) {
   Arithmetic a(c.g);
   const Value &q = c.in(0), &k = c.in(1), &v = c.in(2);
-  if (q.rank() != 4) c.fail("Q, K and V have rank 4");
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4) c.fail("Q, K and V have rank 4");
+  const auto modified = [&](const char* graph, const Value& x) {
+    if (!c.node.find(graph)) return x;
+    const Values out = c.subgraph(graph, {x});
+    if (out.size() != 1) c.fail(fmt::format("{} has {} results, not one", graph, out.size()));
+    return out[0];
+  };
   const Dim group = c.g.simplify(ir::floordiv(q.dim(1), k.dim(1)));
   DType type = q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   if (int64_t given = c.integer("softmax_precision", 0)) type = dtype_of(given, c.place);
@@ -188,9 +194,8 @@ Values flex_attention(NodeContext& c) {
   const DType wide = type == DType::kF64 ? type : DType::kF32;
   Value s = a.matmul(a.cast(q, wide), a.cast(repeat_heads(c, k, group), wide), true);
   s = a.cast(a.mul(s, scale), type);
-  if (c.node.find("score_mod")) s = c.subgraph("score_mod", {s}).at(0);
-  Value p = c.g.call("softmax", {s}, {{"axis", int64_t{-1}}});
-  if (c.node.find("prob_mod")) p = c.subgraph("prob_mod", {p}).at(0);
+  s = modified("score_mod", s);
+  Value p = modified("prob_mod", c.g.call("softmax", {s}, {{"axis", int64_t{-1}}}));
   p = a.cast(a.cast(p, q.dtype()), wide);
   const Value y = a.matmul(p, a.cast(repeat_heads(c, v, group), wide));
   return {a.cast(y, q.dtype())};

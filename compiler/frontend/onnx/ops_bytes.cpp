@@ -17,8 +17,9 @@
 //
 //   Σ sx (x - zx) sw (w - zw)  =  sx sw Σ (x - zx) (w - zw)
 //
-// which rounds less than the formula on the left. Whatever follows it, a bias, an activation, the
-// next QuantizeLinear, is fused behind the sums, as it is behind any other product.
+// which rounds less than the formula on the left, where the sums surely fit i32. Whatever follows
+// it, a bias, an activation, the next QuantizeLinear, is fused behind the sums, as it is behind any
+// other product.
 #include <algorithm>
 #include <cmath>
 
@@ -262,7 +263,7 @@ Value convolution_of_bytes(NodeContext& c, const Operand8& x, const Operand8& w,
   const auto channels = weights.dim(1).as_constant();
   const int64_t groups = c.integer("group", 1);
   if (channels && *channels % kGroup != 0 && groups > 0 && !is_depthwise(weights, groups) &&
-      image.rank() >= 3 && image.dim(1).is_constant(*channels * groups)) {
+      image.rank() >= 3 && image.dim(1) == Dim(*channels) * Dim(groups)) {
     const int64_t more = kGroup - *channels % kGroup;
     image = with_more_channels(c, image, groups, more);
     weights = with_more_channels(c, weights, 1, more);
@@ -338,6 +339,11 @@ std::optional<Dequantised> dequantised_operands(NodeContext& c, int64_t axis) {
       !is_scaled_along(*x, {}) || !is_scaled_along(*w, axis) || !c.g.is_settled(w->values) ||
       (w->zero && !w->zero->is_constant()))
     return std::nullopt;
+  // Longer sums might wrap, which those of the model's floats do not.
+  constexpr int64_t kMostTerms = INT32_MAX / (255 * 128);
+  const auto all = ir::element_count(w->values.type).as_constant(),
+             filters = w->values.dim(axis).as_constant();
+  if (!all || !filters || (*filters > 0 && *all / *filters > kMostTerms)) return std::nullopt;
   Operand8 weights = operand8(c, w->values, w->zero, axis, DType::kI8);
   if (weights.zero) return std::nullopt;
   return Dequantised{*x, *w, std::move(weights)};

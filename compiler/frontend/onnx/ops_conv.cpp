@@ -211,8 +211,10 @@ Values conv_transpose(NodeContext& c) {
   Arithmetic a(c.g);
   Value x = c.in(0), w = c.in(1);
   if (w.rank() != x.rank()) c.fail("weight and input differ in rank");
+  if (x.rank() < 3) c.fail(fmt::format("a tensor of rank {} has no spatial axis", x.rank()));
   const size_t n = x.dims().size() - 2;
   const int64_t groups = c.integer("group", 1);
+  if (groups < 1) c.fail("group is not positive");
   const Axes kernel = kernel_of(c, w);
   const Axes strides = c.integers("strides", Axes(n, 1)),
              dilations = c.integers("dilations", Axes(n, 1));
@@ -223,6 +225,14 @@ Values conv_transpose(NodeContext& c) {
   if (kernel.size() != n || strides.size() != n || dilations.size() != n || extra.size() != n ||
       pads.size() != 2 * n || (!shape.empty() && shape.size() != n))
     c.fail("kernel_shape, strides, dilations, pads or output_shape don't fit the rank");
+  constexpr int64_t kLargest = int64_t{1} << 31;  // whose products fit 64 bits
+  const auto all_within = [](const Axes& list, int64_t least) {
+    return std::all_of(list.begin(), list.end(),
+                       [&](int64_t v) { return v >= least && v <= kLargest; });
+  };
+  if (!all_within(kernel, 1) || !all_within(strides, 1) || !all_within(dilations, 1) ||
+      !all_within(extra, 0) || !all_within(pads, -kLargest))
+    c.fail("kernel_shape, strides, dilations, pads or output_padding are out of range");
   if (mode == "VALID") pads.assign(2 * n, 0);
   Dims before(n + 2, 0), after = before;
   Window unit{kernel, Axes(n, 1), dilations, Dims(n, 0), Dims(n, 0)};

@@ -200,7 +200,9 @@ Values det(NodeContext& c) {
   constexpr int64_t kMost = 6;  // cofactors are factorial in number
   if (!n || *n < 1 || *n > kMost)
     c.unsupported("a determinant of matrices that are not 1 to 6 wide", "export smaller ones");
-  return {determinant(c, x, *n)};
+  Dims square = x.dims();  // as many rows as columns, or it is said
+  square[square.size() - 2] = *n;
+  return {determinant(c, c.g.reshape(x, square), *n)};
 }
 
 }  // namespace

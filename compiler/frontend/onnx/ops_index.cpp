@@ -41,6 +41,9 @@ Values scatter_elements(NodeContext& c) {
   Arithmetic a(c.g);
   const Value &x = c.in(0), &updates = c.in(2);
   const int64_t axis = c.axis(c.integer("axis", 0), x.rank()), rank = x.rank();
+  if (c.in(1).rank() != rank || updates.rank() != rank)
+    c.fail(fmt::format("indices of rank {} and updates of rank {} for a tensor of rank {}",
+                       c.in(1).rank(), updates.rank(), rank));
   const Checked at = checked(c, c.in(1), x.dim(axis));
   std::optional<Value> flat;
   for (int64_t i = 0; i < rank; ++i) {
@@ -118,6 +121,8 @@ Values one_hot(NodeContext& c) {
   std::optional<Dims> depth;
   Value width = c.in(1);
   if (is_float(width.dtype())) width = a.cast(width, DType::kI64);
+  if (!ir::element_count(width.type).is_constant(1))
+    c.fail("the depth of OneHot is not one number");
   if (width.is_constant())
     depth = Dims{Dim(width.atom.constant->integer(0))};
   else

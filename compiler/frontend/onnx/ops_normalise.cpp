@@ -100,6 +100,7 @@ Values mean_variance(NodeContext& c) {
 Values local_response(NodeContext& c) {
   Arithmetic a(c.g);
   const Value& x = c.in(0);
+  if (x.rank() < 2) c.fail(fmt::format("a tensor of rank {} has no channels", x.rank()));
   const int64_t size = c.integer("size");
   if (size < 1) c.fail("size is not positive");
   constexpr int64_t kMost = 1024;  // each neighbour becomes operations of its own

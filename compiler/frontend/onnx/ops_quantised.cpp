@@ -20,8 +20,15 @@ std::pair<double, double> limits(DType t) {
 
 Value spread(NodeContext& c, const Value& v, const Value& x, int64_t axis, int64_t block) {
   Arithmetic a(c.g);
+  if (block < 0) c.fail(fmt::format("block_size is {}", block));
   if (block > 0) {
+    if (v.rank() != x.rank() || axis >= x.rank())
+      c.fail(fmt::format("scales or zero points by blocks have rank {}, and the tensor rank {}",
+                         v.rank(), x.rank()));
     const auto at = static_cast<size_t>(axis);
+    const auto extent = x.dim(at).as_constant(), blocks = v.dim(at).as_constant();
+    if (extent && blocks && *blocks != *extent / block + (*extent % block != 0))
+      c.fail(fmt::format("{} blocks of {} along an axis of {}", *blocks, block, *extent));
     Dims apart = v.dims(), filled = v.dims(), merged = v.dims();
     apart.insert(apart.begin() + axis + 1, Dim(1));
     filled.insert(filled.begin() + axis + 1, Dim(block));

@@ -63,7 +63,7 @@ class Layer {
     x_ = a_.widened(x_);
     const auto hidden = c_.in(2).rank() == 3 ? c_.in(2).dim(2).as_constant() : std::nullopt;
     hidden_ = c_.integer("hidden_size", hidden.value_or(0));
-    if (hidden_ < 1) c_.fail("the hidden size is not positive");
+    if (hidden_ < 1 || hidden_ > INT32_MAX) c_.fail("the hidden size is out of range");
     if (c_.has(4)) lengths_ = a_.unsqueeze(a_.cast(c_.in(4), DType::kI64), {1});
     std::array<Values, 3> all;
     for (int64_t d = 0; d < directions_; ++d) {

@@ -179,15 +179,20 @@ Values window(NodeContext& c) {
 
 // Triangles between neighbouring mel frequencies, over the bins of a spectrum.
 Values mel_matrix(NodeContext& c) {
+  const auto number = [&](size_t input) {
+    const std::vector<double> all = c.numbers(input);
+    c.require_one(input, all.size());
+    return all[0];
+  };
   const auto within = [&](size_t input, int64_t most) {
-    const double v = c.numbers(input).at(0);
+    const double v = number(input);
     if (!(v >= 1 && v <= static_cast<double>(most))) c.fail("the sizes make no sense");
     return static_cast<int64_t>(v);
   };
   const int64_t bins = within(0, 4096), length = within(1, 1 << 20);
   constexpr int64_t kMostValues = 1 << 26;
   if (bins * (length / 2 + 1) > kMostValues) c.fail("the matrix is too large");
-  const double rate = c.numbers(2).at(0), low = c.numbers(3).at(0), high = c.numbers(4).at(0);
+  const double rate = number(2), low = number(3), high = number(4);
   const auto mel = [](double hz) { return 2595 * std::log10(1 + hz / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   std::vector<int64_t> points;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <random>
 
+#include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/test/onnx_writer.h"
 #include "compiler/frontend/test/support.h"
 #include "vm/base/file.h"
@@ -202,10 +203,11 @@ TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
     EXPECT_NE(error_at(node("MaxPool", {"x"}, {"y"}, attributes)).problem(), "");
   const std::vector<std::string> weights = {tensor("w", {1, 4, 1}, std::vector<float>(4)),
                                             tensor("r", {1, 4, 1}, std::vector<float>(4))};
-  EXPECT_THAT(error_at(node("LSTM", {"x", "w", "r"}, {"y"}, attribute("hidden_size", kMost)),
-                       weights, {"n", "b", "1"})
-                  .what(),
-              testing::HasSubstr("hidden size"));
+  for (const char* layer : {"LSTM", "RNN"})
+    EXPECT_THAT(error_at(node(layer, {"x", "w", "r"}, {"y"}, attribute("hidden_size", kMost)),
+                         weights, {"n", "b", "1"})
+                    .what(),
+                testing::HasSubstr("hidden size"));
   EXPECT_NE(error_at(node("Reshape", {"x", "to"}, {"y"}),
                      {tensor("to", {4}, std::vector<int64_t>{kMost, kMost, -1, 2})})
                 .problem(),
@@ -216,6 +218,20 @@ TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
               testing::HasSubstr("0 elements"));
   EXPECT_THAT(error_at(node("NonMaxSuppression", {"x", "x", "none"}, {"y"}), {none}).what(),
               testing::HasSubstr("0 elements"));
+  EXPECT_THAT(
+      error_at(node("MelWeightMatrix", {"one", "one", "one", "none", "one"}, {"y"}), {none, one})
+          .what(),
+      testing::HasSubstr("0 elements"));
+  EXPECT_THAT(error_at(node("OneHot", {"x", "none", "x"}, {"y"}), {none}).what(),
+              testing::HasSubstr("not one number"));
+  const std::string filter = tensor("w", {1, 1, 3, 3}, std::vector<float>(9));
+  using List = std::vector<int64_t>;
+  for (const std::string& attributes :
+       {attribute("strides", List{INT64_MIN, 1}), attribute("dilations", List{kMost, kMost}),
+        attribute("output_padding", List{kMost, 0}), attribute("pads", List{kMost, 0, 0, 0}),
+        attribute("group", int64_t{0})})
+    EXPECT_NE(error_at(node("ConvTranspose", {"x", "w"}, {"y"}, attributes), {filter}).problem(),
+              "");
 }
 
 // Strides and extents of every remainder: as many windows as ceil(extent / stride).
@@ -486,6 +502,107 @@ TEST_F(OnnxFile, OperandsOfOtherRanksAreRefused) {
           "");
   refused("DeformConv", {{"1", large, "8", "8"}, {"2", large, "3", "3"}, {"1", "18", "6", "6"}},
           attribute("offset_group", int64_t{1} << 62));
+  for (const std::vector<std::string>& shape : {std::vector<std::string>{}, {"4"}, {"4", "8"}}) {
+    refused("ConvTranspose", {shape, shape}, "");
+    if (shape.size() < 2) refused("LRN", {shape}, attribute("size", int64_t{3}));
+  }
+  refused("ScatterElements", {{"3"}, {"3"}, {}}, "");
+  refused("ScatterElements", {{"3", "4"}, {"3", "4"}, {"12"}}, "");
+  refused("ScatterElements", {{"3", "4"}, {"12"}, {"3", "4"}}, "");
+  refused("Det", {{"3", "2", "4"}}, "");
+}
+
+// Each with operands of any number, rank, extents and type, constants among them.
+TEST_F(OnnxFile, NoOperatorTakesItsOperandsForGranted) {
+  constexpr int kVariants = 24;
+  constexpr int kTypes[] = {1, 1, 7, 2, 3, 9};  // f32, i64, u8, i8, bool
+  std::mt19937 random(11);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+  std::string attributes;
+  for (const char* name : {"K", "N", "blocksize", "hidden_size", "kv_num_heads", "num_groups",
+                           "num_heads", "num_scan_inputs", "q_num_heads", "size", "to"})
+    attributes += attribute(name, int64_t{1});
+  for (const onnx::Operator* op : onnx::all_operators())
+    for (int i = 0; i < kVariants; ++i) {
+      GraphParts g = {{}, {}, {}, {unshaped("y")}};
+      std::vector<std::string> names;
+      for (size_t count = 1 + below(6); names.size() < count;) {
+        names.push_back("x" + std::to_string(names.size()));
+        const bool constant = below(2) == 0;
+        std::vector<int64_t> extents(below(5));
+        std::vector<std::string> dims;
+        size_t elements = 1;
+        for (int64_t& extent : extents) {
+          extent = static_cast<int64_t>(below(4));
+          elements *= static_cast<size_t>(extent);
+          dims.push_back(extent == 3 ? "n" : std::to_string(extent));
+        }
+        if (!constant)
+          g.inputs.push_back(value(names.back(), dims, kTypes[below(std::size(kTypes))]));
+        else if (below(2) == 0)
+          g.initialisers.push_back(tensor(names.back(), extents, std::vector<float>(elements, 1)));
+        else
+          g.initialisers.push_back(
+              tensor(names.back(), extents, std::vector<int64_t>(elements, 1)));
+      }
+      g.nodes = {node(op->name, names, {"y"}, i % 2 == 0 ? attributes : std::string(), "the_node",
+                      op->domain)};
+      SCOPED_TRACE(fmt::format("{} {}", op->name, i));
+      try {
+        import(proto::model(g));
+      } catch (const Error& e) {
+        EXPECT_NE(e.status(), Status::kInternal) << e.what();
+      }
+    }
+}
+
+// Keys of two axes, and a modifier that gives nothing.
+TEST_F(OnnxFile, FlexAttentionOfOtherShapesIsRefused) {
+  const auto flex = [](const std::string& keys, const std::string& modifier) {
+    const GraphParts g = {
+        {node("FlexAttention", {"q", keys, keys}, {"y"}, attribute("scale", 1.0f) + modifier,
+              "the_node", "ai.onnx.preview")},
+        {},
+        {value("q", {"1", "4", "3", "8"}), value("k", {"1", "2"})},
+        {unshaped("y")}};
+    return proto::model(g);
+  };
+  import(flex("q", ""));
+  EXPECT_THAT(import_error(flex("k", "")).what(),
+              testing::AllOf(testing::HasSubstr("the_node"), testing::HasSubstr("rank 4")));
+  const GraphParts nothing = {{}, {}, {value("s", {"1", "4", "3", "3"})}, {}};
+  EXPECT_THAT(import_error(flex("q", attribute("score_mod", nothing))).what(),
+              testing::AllOf(testing::HasSubstr("the_node"), testing::HasSubstr("0 results")));
+}
+
+// A scale for each block of an axis has all axes of its tensor.
+TEST_F(OnnxFile, BlocksOfScalesThatDoNotCoverTheirTensorAreRefused) {
+  using Axes = std::vector<int64_t>;
+  const auto quantise = [](const std::string& op, const std::vector<std::string>& x,
+                           const Axes& scales, int64_t block, int64_t axis) {
+    int64_t count = 1;
+    for (const int64_t extent : scales) count *= extent;
+    const std::vector<float> ones(static_cast<size_t>(count), 1);
+    const GraphParts g = {
+        {node(op, {"x", "s"}, {"y"}, attribute("block_size", block) + attribute("axis", axis),
+              "the_node")},
+        {tensor("s", scales, ones)},
+        {value("x", x, op == "QuantizeLinear" ? 1 : 2)},
+        {unshaped("y", op == "QuantizeLinear" ? 2 : 1)}};
+    return proto::model(g, 21);
+  };
+  for (const std::string op : {"QuantizeLinear", "DequantizeLinear"}) {
+    import(quantise(op, {"4", "32"}, {4, 2}, 16, 1));
+    import(quantise(op, {"4", "33"}, {4, 3}, 16, -1));
+    import(quantise(op, {"n", "m"}, {4, 2}, 16, 1));
+    for (const std::string& bad :
+         {quantise(op, {"4", "32"}, {}, 16, 1), quantise(op, {"4", "32"}, {2}, 16, 1),
+          quantise(op, {"4", "32"}, {4, 2, 1}, 16, 1), quantise(op, {"32"}, {2}, 16, 1),
+          quantise(op, {}, {}, 16, 0), quantise(op, {"4", "32"}, {4, 1}, 16, 1),
+          quantise(op, {"4", "32"}, {4, 3}, 16, 1), quantise(op, {"4", "32"}, {4, 2}, -16, 1),
+          quantise(op, {"4", "32"}, {4, 2}, INT64_MAX, 1)})
+      EXPECT_THAT(import_error(bad).place(), testing::HasSubstr("the_node"));
+  }
 }
 
 // --------------------------------------------------------------------- what nimble does not have

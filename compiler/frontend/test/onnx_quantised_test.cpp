@@ -179,6 +179,32 @@ TEST(OnnxQuantisedProducts, MovesTakeBytesWhoseScaleIsAVector) {
   }
 }
 
+// Sums that i32 might not hold: of 65,793 terms of 255 * 128 it does.
+TEST(OnnxQuantisedProducts, LongSumsStayInFloats) {
+  constexpr int64_t kMost = 65793;
+  for (const int64_t k : {kMost, kMost + 1}) {
+    proto::GraphParts g;
+    g.nodes = {proto::node("QuantizeLinear", {"x", "one"}, {"q"}),
+               proto::node("DequantizeLinear", {"q", "one"}, {"a"}),
+               proto::node("QuantizeLinear", {"w", "one"}, {"v"},
+                           proto::attribute("output_dtype", int64_t{3})),  // i8
+               proto::node("DequantizeLinear", {"v", "one"}, {"b"}),
+               proto::node("MatMul", {"a", "b"}, {"y"})};
+    g.inputs = {proto::value("x", {"2", std::to_string(k)})};
+    g.initialisers = {
+        proto::tensor("w", {k, 2}, std::vector<float>(static_cast<size_t>(2 * k), 127)),
+        proto::tensor("one", {}, std::vector<float>{1})};
+    g.outputs = {proto::value("y", {"2", "2"})};
+    Scratch scratch;
+    scratch.write("m.onnx", proto::model(g, 21));
+    const ir::Module m = import_model(scratch.path("m.onnx"));
+    const std::vector<ir::Binding>& all = m.find("main")->body->bindings;
+    EXPECT_EQ(std::any_of(all.begin(), all.end(),
+                          [](const ir::Binding& b) { return b.value->attrs.contains("out"); }),
+              k == kMost);
+  }
+}
+
 // A product of dequantised tensors that are no bytes with one scale and constant weights stays in
 // floats: activations with a scale for each row, and weights that are computed.
 TEST(OnnxQuantisedProducts, StayInFloatsElsewhere) {

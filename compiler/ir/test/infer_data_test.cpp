@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/ir/infer.h"
+#include "compiler/ir/test/inference.h"
 #include "compiler/ir/text.h"
 #include "vm/base/error.h"
 
@@ -11,25 +12,6 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
-
-// Infers, verifies the result, and checks that a second inference and a round trip through text
-// change nothing.
-std::string infer(const std::string& text) {
-  const Module typed = infer_types(parse_module(text, "t.nir"));
-  const std::string printed = print(typed);
-  EXPECT_THAT(verify(typed), testing::IsEmpty()) << printed;
-  EXPECT_EQ(print(infer_types(typed)), printed);
-  EXPECT_EQ(print(infer_types(parse_module(printed))), printed);
-  return printed;
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    return "accepted: " + print(infer_types(parse_module(text, "t.nir")));
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
 
 const std::string kList = "data List[A] { Nil; Cons(A, List[A]) }\n";
 const std::string kTree = "data Tree { Leaf(Tensor[(1, ?), f32]); Node(Tree, Tree) }\n";

@@ -5,6 +5,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/dim_prover_statistics.h"
+#include "compiler/ir/test/inference.h"
 #include "compiler/ir/text.h"
 #include "vm/base/error.h"
 
@@ -12,26 +13,6 @@ namespace nimble::ir {
 namespace {
 
 using testing::HasSubstr;
-
-// Infers, verifies the result, and checks that a second inference and a round trip through text
-// change nothing.
-std::string infer(const std::string& text) {
-  const Module typed = infer_types(parse_module(text, "t.nir"));
-  const std::string printed = print(typed);
-  EXPECT_THAT(verify(typed), testing::IsEmpty()) << printed;
-  EXPECT_EQ(print(infer_types(typed)), printed);
-  EXPECT_EQ(print(infer_types(parse_module(printed))), printed);
-  return printed;
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    const std::string printed = print(infer_types(parse_module(text, "t.nir")));
-    return "accepted: " + printed;
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
 
 TEST(Infer, DenseLayer) {
   const std::string t = infer(R"(

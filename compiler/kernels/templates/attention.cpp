@@ -295,26 +295,10 @@ class AttentionLowering {
   ValueRef mask(const Dim& row, const Dim& column, const std::optional<Dim>& valid,
                 std::vector<StmtRef>& out) {
     const ir::Atom& a = call_.args[3];
-    const Dims scores = {p_.batch, Dim(p_.heads), p_.n, p_.m}, at = {b_, h_, row, column};
-    const Dims dims = a.is_constant() ? Dims() : ir::type_of(a)->dims;
-    Dims where, steps;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      const size_t axis = 4 - dims.size() + i;
-      Dim factor = 1;
-      if (dims[i].is_constant(1)) {
-        factor = 0;
-      } else if (!(dims[i] == scores[axis]) && !dims[i].as_constant()) {
-        factor = ir::min(dims[i] - 1, 1);
-      }
-      where.push_back(at[axis] * factor);
-      steps.push_back(axis == 3 ? factor : Dim(0));
-    }
-    ValueRef v = group_.value_along(a, where, steps, lanes_, valid);
+    const MaskPlace where = mask_place(p_, a, {b_, h_, row, column});
+    const ValueRef v = group_.value_along(a, where.at, where.step, lanes_, valid);
     for (StmtRef& s : group_.take_statements()) out.push_back(std::move(s));
-    if (v->dtype == DType::kBool)
-      return kb::select(v, kb::number(p_.type, 0, lanes_),
-                        kb::number(p_.type, -std::numeric_limits<double>::infinity(), lanes_));
-    return kb::cast(p_.type, v);
+    return mask_number(v, p_.type);
   }
 
   // Turns a tile's scores into exp(score - maximum) and keeps 1 / sum of each row.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/loops.h"
 
@@ -25,6 +27,33 @@ bool is_view(GroupEvaluator& group, const ir::Atom& a) {
 const kir::Value* loaded(const kir::ValueRef& v) {
   const kir::Value* x = v->kind == kir::ValueKind::kCast ? v->operands[0].get() : v.get();
   return x->kind == kir::ValueKind::kLoad ? x : nullptr;
+}
+
+MaskPlace mask_place(const AttentionOperands& p, const ir::Atom& mask,
+                     const std::vector<kir::Dim>& at) {
+  const std::vector<kir::Dim> scores = {p.batch, kir::Dim(p.heads), p.n, p.m};
+  const std::vector<kir::Dim> dims =
+      mask.is_constant() ? std::vector<kir::Dim>() : ir::type_of(mask)->dims;
+  MaskPlace place;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const size_t axis = scores.size() - dims.size() + i;
+    kir::Dim factor = 1;
+    if (dims[i].is_constant(1)) {
+      factor = 0;
+    } else if (!(dims[i] == scores[axis]) && !dims[i].as_constant()) {
+      factor = ir::min(dims[i] - 1, 1);
+    }
+    place.at.push_back(at[axis] * factor);
+    place.step.push_back(axis + 1 == scores.size() ? factor : kir::Dim(0));
+  }
+  return place;
+}
+
+kir::ValueRef mask_number(const kir::ValueRef& element, DType type) {
+  namespace kb = kir::build;
+  if (element->dtype != DType::kBool) return kb::cast(type, element);
+  return kb::select(element, kb::number(type, 0, element->lanes),
+                    kb::number(type, -std::numeric_limits<double>::infinity(), element->lanes));
 }
 
 std::optional<AttentionOperands> attention_operands(const Workload& w) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "compiler/kernels/template.h"
 
@@ -17,6 +18,16 @@ struct AttentionOperands {
 // Nothing unless q, k and v are parts of parameters, of known width, and whatever follows is
 // element-wise.
 std::optional<AttentionOperands> attention_operands(const Workload& w);
+
+// Where an operand `mask`, broadcast to the scores, has its element for the score at `at` (entry,
+// head, query, key), and how far each coordinate is from there for the next key.
+struct MaskPlace {
+  std::vector<kir::Dim> at, step;
+};
+MaskPlace mask_place(const AttentionOperands& p, const ir::Atom& mask,
+                     const std::vector<kir::Dim>& at);
+// What such elements add to scores of a type: a bool says whether a key counts.
+kir::ValueRef mask_number(const kir::ValueRef& element, DType type);
 
 // The load of an operand's element, under a conversion of its type; null if it is computed.
 const kir::Value* loaded(const kir::ValueRef& v);

@@ -53,6 +53,7 @@ namespace {
 constexpr int kMantissa = 23;  // bits of f32's
 // Rows whose weights are unpacked in registers, at most.
 constexpr int64_t kMostFew = 8;
+constexpr int64_t kMostWords = 64;  // in a straight stretch
 
 class FloatLowering final : public BlockwiseLowering {
  public:
@@ -374,7 +375,8 @@ bool BlockwiseTemplate::valid(const Workload& w, const Config& c, const TargetIn
   const auto p = analyse_blockwise(w, t);
   if (!p || !well_formed(knobs(w, t), c)) return false;
   const int64_t rows = knob_int(c, "rows");
-  if (rows < 1 || rows > max_blockwise_rows(*p, t) || knob_int(c, "words") < 1) return false;
+  if (rows < 1 || rows > max_blockwise_rows(*p, t)) return false;
+  if (knob_int(c, "words") < 1 || knob_int(c, "words") > kMostWords) return false;
   if (knob_int(c, "block_rows") < rows || knob_int(c, "block_rows") > 4096) return false;
   if (!has_tails(c, p->m)) return false;
   if (p->bytes) return true;

@@ -86,7 +86,7 @@ class ConvLowering {
         frame_(make_frame(w)),
         call_(*frame_.anchor->value),
         lanes_(lanes_of(t, p.type)),
-        rows_(std::min(knob_int(c, "rows"), p.filters)),
+        rows_(std::clamp<int64_t>(p.filters, 1, knob_int(c, "rows"))),  // of no filters, no tiles
         vectors_(static_cast<int>(knob_int(c, "vectors"))) {
     p_.in[2] = named("in_height", p_.in[2]);
     p_.in[3] = named("in_width", p_.in[3]);
@@ -183,6 +183,7 @@ class ConvLowering {
   }
 
   StmtRef convolve() {
+    if (p_.filters == 0) return kb::seq({});
     const int64_t tiles = (p_.filters + rows_ - 1) / rows_;
     const int64_t rest = p_.filters - (tiles - 1) * rows_;
     std::vector<StmtRef> body;

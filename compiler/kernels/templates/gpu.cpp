@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ir/op.h"
+#include "vm/base/checked.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels::gpu {
@@ -33,6 +34,10 @@ Dim lane() {
   return ir::mod(thread(), kWarpLanes);
 }
 
+bool is_block(int64_t threads) {
+  return threads >= kWarpLanes && threads <= kMaxThreads && threads % kWarpLanes == 0;
+}
+
 Frame make_gpu_frame(const Workload& w) {
   Frame f = make_frame(w);
   const auto align = [](BufferRef& b) {
@@ -48,8 +53,7 @@ Frame make_gpu_frame(const Workload& w) {
 
 kir::Function launched(kir::Function f, std::array<Dim, 3> grid, int threads,
                        std::vector<BufferRef> shared) {
-  NIMBLE_CHECK(threads >= kWarpLanes && threads <= kMaxThreads && threads % kWarpLanes == 0,
-               "a block of {} threads", threads);
+  NIMBLE_CHECK(is_block(threads), "a block of {} threads", threads);
   f.launch = kir::Launch{grid, threads};
   f.shared = std::move(shared);
   return f;
@@ -57,6 +61,12 @@ kir::Function launched(kir::Function f, std::array<Dim, 3> grid, int threads,
 
 BufferRef shared_buffer(const std::string& name, DType t, const Dim& extent) {
   return kb::buffer(name, kir::Scope::kShared, t, extent);
+}
+
+int64_t shared_bytes(const std::vector<SharedPart>& parts) {
+  kir::Function f;
+  for (const SharedPart& p : parts) f.shared.push_back(shared_buffer("", p.type, p.elements));
+  return kir::shared_bytes(f);
 }
 
 Lowered one_gpu_kernel(kir::Function f) {
@@ -67,12 +77,27 @@ Lowered one_gpu_kernel(kir::Function f) {
   return out;
 }
 
-namespace {
-
 ValueRef named(std::vector<StmtRef>& out, const std::string& name, ValueRef v) {
   out.push_back(kb::let(name, v));
   return kb::local(name, v->dtype, v->lanes);
 }
+
+ValueRef pair_of(const ValueRef& a, const ValueRef& b) {
+  const ValueRef first =
+      kb::compare(kir::CompareOp::kEq, kb::iota(2), kb::integer(DType::kI32, 0, 2));
+  return kb::select(first, kb::broadcast(a, 2), kb::broadcast(b, 2));
+}
+
+const kir::WarpFragmentRow* exact_fragment(DType a, DType b, DType sum) {
+  for (const kir::WarpFragmentRow& row : kir::all_warp_fragments()) {
+    // One that ignores bits of its operands is no product of what they hold.
+    const bool exact = size_of(row.a) < 4;
+    if (exact && row.a == a && row.b == b && row.sum == sum) return &row;
+  }
+  return nullptr;
+}
+
+namespace {
 
 // Of `v` the other lane's; a machine exchanges no less than 4 bytes.
 ValueRef exchanged(const ValueRef& v, const Dim& other) {
@@ -85,7 +110,7 @@ ValueRef exchanged(const ValueRef& v, const Dim& other) {
 
 ValueRef all_of_lanes(std::vector<StmtRef>& out, const std::string& name, ValueRef v, int size,
                       const Combine& combine) {
-  NIMBLE_CHECK(v->lanes == 1 && size >= 1 && size <= kWarpLanes && (size & (size - 1)) == 0,
+  NIMBLE_CHECK(v->lanes == 1 && size <= kWarpLanes && is_power_of_two(size),
                "{} lanes of {} values combine", size, v->lanes);
   v = named(out, name + "_own", std::move(v));
   for (int distance = 1; distance < size; distance *= 2) {

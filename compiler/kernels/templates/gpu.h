@@ -10,11 +10,13 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/loops.h"
+#include "vm/executable/launch.h"
 
 namespace nimble::kernels::gpu {
 
@@ -25,9 +27,13 @@ kir::Dim thread();             // in its block
 kir::Dim warp();               // in its block
 kir::Dim lane();               // in its warp
 
-inline constexpr int kMaxThreads = 1024;       // of a block
+inline constexpr int kMaxThreads = exec::Launch::kMaxThreads;   // of a block
+inline constexpr int64_t kMaxBlocksAcross = exec::kMaxGrid[1];  // along the second and third axis
 inline constexpr int kAccessBytes = 16;        // that a lane loads or stores at once
 inline constexpr int kArgumentAlignment = 64;  // of tensors in planned storage, in bytes
+
+// Whether a block may have so many: whole warps.
+bool is_block(int64_t threads);
 
 // ---------------------------------------------------------------- a function
 
@@ -38,8 +44,24 @@ kir::Function launched(kir::Function f, std::array<kir::Dim, 3> grid, int thread
                        std::vector<kir::BufferRef> shared = {});
 // A block's memory.
 kir::BufferRef shared_buffer(const std::string& name, DType t, const kir::Dim& extent);
+// Bytes that blocks with buffers of so many elements take.
+struct SharedPart {
+  DType type;
+  int64_t elements;
+};
+int64_t shared_bytes(const std::vector<SharedPart>& parts);
 // The kernel of all shapes. Its blocks are the launch's: there is nothing to split.
 Lowered one_gpu_kernel(kir::Function f);
+
+// ---------------------------------------------------------------- values
+
+// `v` bound to a local of that name, which is returned.
+kir::ValueRef named(std::vector<kir::StmtRef>& out, const std::string& name, kir::ValueRef v);
+// Two values as the lanes of one.
+kir::ValueRef pair_of(const kir::ValueRef& a, const kir::ValueRef& b);
+// The fragment of a warp that multiplies such operands as they are; nullptr if no row does. Whether
+// a target has it, its feature says.
+const kir::WarpFragmentRow* exact_fragment(DType a, DType b, DType sum);
 
 // ---------------------------------------------------------------- values made together
 

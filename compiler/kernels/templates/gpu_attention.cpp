@@ -176,24 +176,9 @@ bool GpuAttentionBlock::mask_has_rows() const {
 
 ValueRef GpuAttentionBlock::mask(const Dim& row, const Dim& key, std::vector<StmtRef>& out) {
   const ir::Atom& a = call_.args[3];
-  const Dims scores = {p_.batch, Dim(p_.heads), p_.n, p_.m}, at = {b_, h_, row, key};
-  const Dims dims = a.is_constant() ? Dims() : ir::type_of(a)->dims;
-  Dims where;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    const size_t axis = 4 - dims.size() + i;
-    Dim factor = 1;
-    if (dims[i].is_constant(1)) {
-      factor = 0;
-    } else if (!(dims[i] == scores[axis]) && !dims[i].as_constant()) {
-      factor = ir::min(dims[i] - 1, 1);
-    }
-    where.push_back(at[axis] * factor);
-  }
-  ValueRef v = group_.value(a, where, 1);
+  const ValueRef v = group_.value(a, mask_place(p_, a, {b_, h_, row, key}).at, 1);
   for (StmtRef& s : group_.take_statements()) out.push_back(std::move(s));
-  if (v->dtype == DType::kBool)
-    return kb::select(v, number(0), number(-std::numeric_limits<double>::infinity()));
-  return kb::cast(sum_type_, v);
+  return mask_number(v, sum_type_);
 }
 
 ValueRef GpuAttentionBlock::shift_of(const ValueRef& most) const {
@@ -210,9 +195,7 @@ ValueRef GpuAttentionBlock::factor_of(const ValueRef& total) const {
 }
 
 ValueRef GpuAttentionBlock::let(std::vector<StmtRef>& out, ValueRef v) {
-  const std::string name = fmt::format("x{}", names_++);
-  out.push_back(kb::let(name, v));
-  return kb::local(name, v->dtype, v->lanes);
+  return gpu::named(out, fmt::format("x{}", names_++), std::move(v));
 }
 
 ValueRef GpuAttentionBlock::number(double v, int lanes) const {

@@ -24,6 +24,7 @@ struct GpuAttentionShape {
 };
 
 int64_t round_up(int64_t n, int64_t to);
+inline constexpr int64_t kMostRegisters = 160;  // of a lane's scores, mask and sums, by 32 bits
 // Elements of a row of `width` in shared memory, `type`s: padded to a multiple of `multiple`, and
 // an odd number of 16 bytes apart, so that eight neighbouring rows share no bank at 16 bytes each.
 int64_t shared_pitch(int64_t width, int64_t multiple, DType type);

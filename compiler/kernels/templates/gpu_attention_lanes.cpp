@@ -42,9 +42,9 @@ struct Pieces {
 Pieces pieces_of(const GpuAttention& p, const GpuAttentionShape& s) {
   Pieces o{};
   o.piece = 16 / static_cast<int64_t>(size_of(p.type));
-  o.depth = (p.d + o.piece - 1) / o.piece * o.piece;
+  o.depth = round_up(p.d, o.piece);
   o.depth_pitch = shared_pitch(p.d, o.piece, p.type);
-  o.width = (p.dv + kRowLanes - 1) / kRowLanes * kRowLanes;
+  o.width = round_up(p.dv, kRowLanes);
   o.vector = o.piece;
   while (o.width % (kRowLanes * o.vector) != 0) o.vector /= 2;
   o.vectors = o.width / (kRowLanes * o.vector);
@@ -249,9 +249,7 @@ class LanesLowering : GpuAttentionBlock {
 }  // namespace
 
 bool fits_lanes(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
-  if (s.threads < kir::kWarpLanes || s.threads > gpu::kMaxThreads ||
-      s.threads % kir::kWarpLanes != 0)
-    return false;
+  if (!gpu::is_block(s.threads)) return false;
   constexpr int64_t kMost = 8;  // rows and keys of a lane
   const int64_t groups = s.threads / kRowLanes;
   if (s.rows < groups || s.rows % groups != 0 || s.rows / groups > kMost || s.keys < kRowLanes ||
@@ -262,11 +260,12 @@ bool fits_lanes(const GpuAttention& p, const GpuAttentionShape& s, const TargetI
   // Scores, their mask, the sums, and a piece of each row and key.
   const int64_t values =
       rows * columns * (p.masked ? 2 : 1) + rows * o.width / kRowLanes + (rows + columns) * o.piece;
-  const int64_t elements =
-      (s.rows + s.keys) * o.depth_pitch + s.keys * o.width + s.rows * o.weight_pitch;
-  constexpr int64_t kRegisters = 160, kPadding = 4 * 128;
-  const auto size = static_cast<int64_t>(size_of(p.type));
-  return values * size / 4 <= kRegisters && elements * size + kPadding <= t.shared_bytes;
+  const int64_t shared = gpu::shared_bytes({{p.type, s.rows * o.depth_pitch},
+                                            {p.type, s.keys * o.depth_pitch},
+                                            {p.type, s.keys * o.width},
+                                            {p.type, s.rows * o.weight_pitch}});
+  return values * static_cast<int64_t>(size_of(p.type)) / 4 <= kMostRegisters &&
+         shared <= t.shared_bytes;
 }
 
 kir::Function lower_attention_lanes(const Workload& w, const GpuAttention& p,

@@ -15,6 +15,7 @@
 #include "compiler/kernels/math.h"
 #include "compiler/kernels/templates/gpu_attention.h"
 #include "compiler/kernels/templates/gpu_loops.h"
+#include "vm/base/error.h"
 
 namespace nimble::kernels {
 
@@ -28,21 +29,24 @@ using kir::ValueRef;
 
 namespace {
 
-// Of both fragments: m16n8k16.
+// Of the fragments of f16 and of bf16 alike: m16n8k16.
 constexpr int64_t kRows = 16, kColumns = 8, kDepth = 16;
 constexpr int kSums = 4;     // registers of a lane
 constexpr int kHalves = 2;   // rows of a lane, eight apart
 constexpr int kSharing = 4;  // lanes that share a row
 
-kir::WarpFragment fragment_of(DType t) {
-  return t == DType::kBF16 ? kir::WarpFragment::kBf16Warp : kir::WarpFragment::kF16Warp;
+const kir::WarpFragmentRow& fragment_of(DType t) {
+  const kir::WarpFragmentRow* row = gpu::exact_fragment(t, t, DType::kF32);
+  NIMBLE_CHECK(row && row->m == kRows && row->n == kColumns && row->k == kDepth,
+               "no fragment for attention of {}", name_of(t));
+  return *row;
 }
 
 class WarpsLowering : GpuAttentionBlock {
  public:
   WarpsLowering(const Workload& w, const GpuAttention& p, const GpuAttentionShape& s)
       : GpuAttentionBlock(w, p, s),
-        fragment_(fragment_of(p.type)),
+        fragment_(fragment_of(p.type).id),
         depth_(round_up(p.d, kDepth)),
         width_(round_up(p.dv, 2 * kColumns)),
         depth_pitch_(shared_pitch(p.d, kDepth, p.type)),
@@ -180,13 +184,6 @@ class WarpsLowering : GpuAttentionBlock {
     }
   }
 
-  // Two values as the lanes of one.
-  static ValueRef pair(const ValueRef& a, const ValueRef& b) {
-    const ValueRef first =
-        kb::compare(kir::CompareOp::kEq, kb::iota(2), kb::integer(DType::kI32, 0, 2));
-    return kb::select(first, kb::broadcast(a, 2), kb::broadcast(b, 2));
-  }
-
   // Sixteen keys a step, as far as there are keys.
   void add_values(std::vector<StmtRef>& out) override {
     const Dim lane = gpu::lane();
@@ -196,8 +193,8 @@ class WarpsLowering : GpuAttentionBlock {
         for (int half = 0; half < kHalves; ++half)
           step.push_back(
               kb::set_reg(left_, 2 * i + half,
-                          kb::cast(p_.type, pair(kb::reg(scores_, at(t + i, half, 0)),
-                                                 kb::reg(scores_, at(t + i, half, 1))))));
+                          kb::cast(p_.type, gpu::pair_of(kb::reg(scores_, at(t + i, half, 0)),
+                                                         kb::reg(scores_, at(t + i, half, 1))))));
       for (int64_t c = 0; c < width_ / kColumns; c += 2) {
         step.push_back(kb::warp_load(right_, 0, 4, values_.buffer,
                                      (ir::mod(lane, 16) + t * kColumns) * width_pitch_ +
@@ -223,8 +220,8 @@ class WarpsLowering : GpuAttentionBlock {
       const Dim columns = column(t, 0);
       const auto valid = width_ > p_.dv ? std::optional<Dim>(Dim(p_.dv) - columns) : std::nullopt;
       const int index = at(static_cast<int>(t), half, 0);
-      const ValueRef value =
-          kb::mul(pair(kb::reg(sums_, index), kb::reg(sums_, index + 1)), kb::broadcast(factor, 2));
+      const ValueRef value = kb::mul(gpu::pair_of(kb::reg(sums_, index), kb::reg(sums_, index + 1)),
+                                     kb::broadcast(factor, 2));
       StmtRef store =
           store_results(w_, frame_, value, {b_, first_row_ + row(half), h_ * p_.dv + columns}, 2,
                         valid, fmt::format("o{}_{}_", half, t));
@@ -244,19 +241,18 @@ class WarpsLowering : GpuAttentionBlock {
 }  // namespace
 
 bool fits_warps(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
-  if (!t.has(std::string(kir::warp_row_of(fragment_of(p.type)).feature)) ||
-      s.threads < kir::kWarpLanes || s.threads > gpu::kMaxThreads ||
-      s.threads % kir::kWarpLanes != 0 || s.rows != s.threads / kir::kWarpLanes * kRows ||
-      s.keys < 2 * kColumns || s.keys % (2 * kColumns) != 0 || s.keys > 128)
+  if (!t.has(std::string(fragment_of(p.type).feature)) || !gpu::is_block(s.threads) ||
+      s.rows != s.threads / kir::kWarpLanes * kRows || s.keys < 2 * kColumns ||
+      s.keys % (2 * kColumns) != 0 || s.keys > 128)
     return false;
   // Scores, their mask and the sums.
   const int64_t values =
       s.keys / 2 * (p.masked ? 2 : 1) + round_up(p.dv, 2 * kColumns) / kColumns * kSums;
-  const int64_t elements = (s.rows + s.keys) * shared_pitch(p.d, kDepth, p.type) +
-                           s.keys * shared_pitch(p.dv, 2 * kColumns, p.type);
-  constexpr int64_t kRegisters = 160, kPadding = 3 * 128;
-  return values <= kRegisters &&
-         elements * static_cast<int64_t>(size_of(p.type)) + kPadding <= t.shared_bytes;
+  const int64_t depth = shared_pitch(p.d, kDepth, p.type);
+  const int64_t width = shared_pitch(p.dv, 2 * kColumns, p.type);
+  const int64_t shared = gpu::shared_bytes(
+      {{p.type, s.rows * depth}, {p.type, s.keys * depth}, {p.type, s.keys * width}});
+  return values <= kMostRegisters && shared <= t.shared_bytes;
 }
 
 kir::Function lower_attention_warps(const Workload& w, const GpuAttention& p,

@@ -49,13 +49,11 @@ std::optional<Convolution> analyse(const Workload& w) {
 }
 
 bool fits(const Convolution& p, const Tile& t) {
-  constexpr int64_t kMostBlocks = 65535;  // along the second axis
-  constexpr int64_t kMost = 64;           // sums of a thread
+  constexpr int64_t kMost = 64;  // sums of a thread
   if (t.filters < 1 || t.positions < 1 || t.filters > kMost || t.positions > kMost ||
-      t.filters * t.positions > kMost || t.threads < kir::kWarpLanes ||
-      t.threads > gpu::kMaxThreads || t.threads % kir::kWarpLanes != 0)
+      t.filters * t.positions > kMost || !gpu::is_block(t.threads))
     return false;
-  return p.groups * ((p.filters + t.filters - 1) / t.filters) <= kMostBlocks;
+  return p.groups * ((p.filters + t.filters - 1) / t.filters) <= gpu::kMaxBlocksAcross;
 }
 
 class ConvLowering {

@@ -34,16 +34,6 @@ bool widens(DType operand, DType sum) {
   return is_int(operand) && size_of(operand) < size_of(sum);
 }
 
-std::optional<kir::WarpFragment> fragment_of(DType lhs, DType rhs, DType sum, const TargetInfo& t) {
-  for (const kir::WarpFragmentRow& row : kir::all_warp_fragments()) {
-    // One that ignores bits of its operands is no product of what they hold.
-    const bool exact = size_of(row.a) < 4;
-    if (exact && row.a == lhs && row.b == rhs && row.sum == sum && t.has(std::string(row.feature)))
-      return row.id;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
@@ -57,24 +47,28 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   // One row or column lies like the other kind.
   p.lhs_along_k = !p.transpose_lhs || p.m.is_constant(1);
   p.rhs_along_k = p.transpose_rhs || p.vector_rhs || p.n.is_constant(1);
-  p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, t);
+  const kir::WarpFragmentRow* row = exact_fragment(p.lhs->dtype, p.rhs->dtype, p.sum);
+  if (row && t.has(std::string(row->feature))) p.fragment = row->id;
   return p;
 }
 
 Schedule schedule_of(const Config& c) {
-  // No block has more threads than that, and no tile more rows: what is larger fits nowhere.
-  const auto number = [&](const char* name) {
-    return static_cast<int>(std::clamp<int64_t>(knob_int(c, name), -1, 1 << 12));
+  // What is larger fits nowhere, and suits no unit: products of these numbers are ints.
+  constexpr int64_t kMostWide = 1 << 10, kMostTeams = kMaxThreads / kir::kWarpLanes,
+                    kMostStages = 16;
+  const auto number = [&](const char* name, int64_t most) {
+    const int64_t n = knob_int(c, name);
+    return n >= 1 && n <= most ? static_cast<int>(n) : -1;
   };
   Schedule s;
   s.matrix = knob_text(c, "unit") == kUnitMatrix;
-  s.block_rows = number("block_rows");
-  s.block_columns = number("block_columns");
-  s.tile_rows = number("tile_rows");
-  s.tile_columns = number("tile_columns");
-  s.k_step = number("k_step");
-  s.k_split = number("k_split");
-  s.stages = number("stages");
+  s.block_rows = number("block_rows", kMostWide);
+  s.block_columns = number("block_columns", kMostWide);
+  s.tile_rows = number("tile_rows", kMostWide);
+  s.tile_columns = number("tile_columns", kMostWide);
+  s.k_step = number("k_step", kMostWide);
+  s.k_split = number("k_split", kMostTeams);
+  s.stages = number("stages", kMostStages);
   return s;
 }
 

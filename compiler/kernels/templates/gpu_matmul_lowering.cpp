@@ -18,10 +18,7 @@ using kir::ValueRef;
 
 namespace {
 
-// The blocks of a grid's second axis that every GPU takes.
-constexpr int64_t kMostBlocks = 65535;
-constexpr int64_t kSharedUnit = 128;  // bytes that a buffer's place is a multiple of
-constexpr int kSectorBytes = 32;      // that global memory is read in
+constexpr int kSectorBytes = 32;  // that global memory is read in
 
 StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts = {}) {
   return kb::let_index(name, kb::index(d), facts);
@@ -130,7 +127,7 @@ class TilesLowering {
     const Dim row_tiles = ir::ceildiv(p_.m, s_.block_rows);
     const Dim column_tiles = ir::ceildiv(p_.n, s_.block_columns);
     const auto columns = column_tiles.as_constant();
-    const bool second_axis = columns && *columns <= kMostBlocks;
+    const bool second_axis = columns && *columns <= kMaxBlocksAcross;
     grid_ = {row_tiles * count_of(p_.batch) * (second_axis ? Dim(1) : column_tiles),
              second_axis ? column_tiles : Dim(1), 1};
     // A number's part below `extent`; the rest of it stays for those that follow, if there are any.
@@ -379,10 +376,6 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
   const Forms forms = forms_of(w, p, s);
   const int threads = copiers(p, s);
   if (!forms.lhs.suits(threads) || !forms.rhs.suits(threads)) return {};
-  const auto bytes = [](int64_t elements, DType t) {
-    const int64_t all = elements * static_cast<int64_t>(size_of(t));
-    return (all + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
-  };
   // Rows in shared memory begin at whole accesses.
   const auto aligned = [](const SharedTile::Form& form, DType t) {
     return form.pitch() * static_cast<int>(size_of(t)) % kAccessBytes == 0;
@@ -391,9 +384,10 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
   const SharedSums sums = sums_of(p, s);
   const int64_t kept = int64_t{s.k_split} * sums.rows * sums.pitch;
   if (shares_memory(p))
-    return bytes(std::max<int64_t>(kept, forms.lhs.elements() + forms.rhs.elements()), p.sum);
-  return bytes(forms.lhs.elements(), p.lhs->dtype) + bytes(forms.rhs.elements(), p.rhs->dtype) +
-         bytes(kept, p.sum);
+    return shared_bytes(
+        {{p.sum, std::max<int64_t>(kept, forms.lhs.elements() + forms.rhs.elements())}});
+  return shared_bytes(
+      {{p.lhs->dtype, forms.lhs.elements()}, {p.rhs->dtype, forms.rhs.elements()}, {p.sum, kept}});
 }
 
 kir::Function lower_tiles(const Workload& w, const Product& p, const Schedule& s,

@@ -14,6 +14,7 @@
 
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_matmul.h"
+#include "vm/base/checked.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels::gpu {
@@ -41,10 +42,6 @@ int power_in(int n, int most) {
   int p = 1;
   while (2 * p <= most && n % (2 * p) == 0) p *= 2;
   return p;
-}
-
-bool is_power(int n) {
-  return n > 0 && (n & (n - 1)) == 0;
 }
 
 StmtRef let(const char* name, const Dim& d, int64_t most, int64_t divisor = 1) {
@@ -187,12 +184,6 @@ class ScalarUnit final : public Unit {
   int deep_;             // elements that are read at once along k
   BufferRef sums_, lhs_registers_, rhs_registers_;
 };
-
-// A vector of two.
-ValueRef pair_of(const ValueRef& a, const ValueRef& b) {
-  return kb::select(kb::compare(kir::CompareOp::kEq, kb::iota(2), kb::integer(DType::kI32, 0, 2)),
-                    kb::broadcast(a, 2), kb::broadcast(b, 2));
-}
 
 // How a fragment's operand comes from shared memory.
 enum class FragmentLoad { kMatrices, kTransposed, kElements };
@@ -406,8 +397,8 @@ bool suits_unit(const Product& p, const Schedule& s) {
                  s.tile_rows * s.tile_columns / kWarpLanes;
   } else {
     const Threads t(s);
-    if (s.team() % kWarpLanes != 0 || !is_power(t.lanes_across) || t.across % t.lanes_across != 0 ||
-        t.down % t.lanes_down != 0)
+    if (s.team() % kWarpLanes != 0 || !is_power_of_two(t.lanes_across) ||
+        t.across % t.lanes_across != 0 || t.down % t.lanes_down != 0)
       return false;
     const int words = std::max(1, bytes_of(p.sum) / 4);
     registers += words * (s.tile_rows * s.tile_columns + 4 * s.tile_rows +

@@ -19,12 +19,12 @@
 #include <algorithm>
 #include <functional>
 
-#include "compiler/ir/op.h"
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
+#include "vm/base/checked.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -68,21 +68,20 @@ bool needs_all_resets(const RecurrentCell& cell) {
 }
 
 bool fits(const RecurrentCell& cell, const Shape& s, const TargetInfo& t) {
-  const auto power_of_two = [](int64_t n) { return n > 0 && (n & (n - 1)) == 0; };
-  if (!power_of_two(s.units) || !power_of_two(s.rows) || s.rows > 16 ||
-      s.threads < kir::kWarpLanes || s.threads > gpu::kMaxThreads ||
-      s.threads % kir::kWarpLanes != 0)
+  if (!is_power_of_two(s.units) || !is_power_of_two(s.rows) || s.rows > 16 ||
+      !gpu::is_block(s.threads))
     return false;
   const int64_t columns = columns_of(cell, s.units);
-  constexpr int64_t kMostBlocks = 65535;  // along the second axis
   if (kPlaces * s.units / columns > kir::kWarpLanes || columns * s.rows > 64 ||
-      cell.hidden / s.units >= kMostBlocks)
+      cell.hidden / s.units >= gpu::kMaxBlocksAcross)
     return false;
   const int64_t warps = s.threads / kir::kWarpLanes;
-  const int64_t elements = warps * s.rows * kPlaces * s.units +
-                           (needs_all_resets(cell) ? s.rows * (cell.hidden + s.units) : 0);
-  constexpr int64_t kPadding = 3 * 128;
-  return elements * 4 + kPadding <= t.shared_bytes;
+  std::vector<gpu::SharedPart> shared = {{cell.dtype, warps * s.rows * kPlaces * s.units}};
+  if (needs_all_resets(cell)) {
+    shared.push_back({cell.dtype, s.rows * cell.hidden});
+    shared.push_back({cell.dtype, s.rows * s.units});
+  }
+  return gpu::shared_bytes(shared) <= t.shared_bytes;
 }
 
 // Eight units are a sector of 32 bytes of f32 in each row of the weights: as many blocks as can be
@@ -92,12 +91,6 @@ std::optional<Shape> default_shape(const RecurrentCell& cell, const TargetInfo& 
   for (int64_t rows = batch && *batch <= 1 ? 1 : batch && *batch <= 2 ? 2 : 4; rows >= 1; rows /= 2)
     if (const Shape s{8, rows, 256}; fits(cell, s, t)) return s;
   return {};
-}
-
-ValueRef function_of(const char* op, ValueRef x) {
-  const ir::ExprRef call = ir::make_call(op, {});
-  const DType dtype = x->dtype;
-  return compute(*call, {std::move(x)}, dtype);
 }
 
 class StepLowering {
@@ -192,8 +185,7 @@ class StepLowering {
     const Dim group = Dim::symbol(var) * parts + part(), k = group * depth_;
     std::vector<StmtRef> body;
     const auto named = [&](const std::string& name, ValueRef v) {
-      body.push_back(kb::let(var + name, v));
-      return kb::local(var + name, v->dtype, v->lanes);
+      return gpu::named(body, var + name, std::move(v));
     };
     std::vector<ValueRef> weights, state;
     for (int e = 0; e < depth_; ++e)

@@ -23,6 +23,7 @@
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/reduce_lowering.h"
 #include "compiler/kernels/templates/templates.h"
+#include "vm/base/checked.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -75,8 +76,7 @@ class GpuReduceLowering final : public ReduceLowering {
     if (threads_ % size != 0) return false;
     // Of a row of one element each thread wants that; and only the first would hold it.
     if (size > 1 && row_length().is_constant(1)) return false;
-    const bool power = (size & (size - 1)) == 0;
-    if (plan_.along ? size != threads_ && (size > kir::kWarpLanes || !power)
+    if (plan_.along ? size != threads_ && (size > kir::kWarpLanes || !is_power_of_two(size))
                     : size > kir::kWarpLanes || (size > 1 && threads_ > kMostThreadsAcross))
       return false;
     if (plan_.normalises && !plan_.more.empty() && !held_) return false;

@@ -36,6 +36,11 @@ exec::DispatchTree residue_tree(const Workload& w, const std::string& symbol, in
   return tree;
 }
 
+// What templates multiply of a configuration then has 64 bits.
+constexpr int64_t kLargestNumber = int64_t{1} << 20;
+// More copies of a loop's body would be code without end.
+constexpr int64_t kMostUnrolled = 64;
+
 // Fewer kernels than remainders, which a person may ask for, but no search.
 bool is_fewer_residues(const Knob& k, const KnobValue& value) {
   const KnobValue all = std::string(kTailsResidue);
@@ -75,7 +80,9 @@ bool well_formed(const std::vector<Knob>& knobs, const Config& c) {
   return std::all_of(knobs.begin(), knobs.end(), [&](const Knob& k) {
     const auto it = c.find(k.name);
     if (it == c.end() || it->second.index() != k.choices.front().index()) return false;
-    return std::holds_alternative<int64_t>(it->second) || is_fewer_residues(k, it->second) ||
+    if (const auto* number = std::get_if<int64_t>(&it->second))
+      return *number >= 0 && *number <= (k.name == "unroll" ? kMostUnrolled : kLargestNumber);
+    return is_fewer_residues(k, it->second) ||
            std::find(k.choices.begin(), k.choices.end(), it->second) != k.choices.end();
   });
 }

@@ -95,11 +95,6 @@ std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
   return cell;
 }
 
-ValueRef function_of(const char* op, ValueRef x) {
-  const ir::ExprRef call = ir::make_call(op, {});
-  const DType dtype = x->dtype;
-  return compute(*call, {std::move(x)}, dtype);
-}
 ValueRef sigmoid(ValueRef x) {
   return function_of("sigmoid", std::move(x));
 }
@@ -291,6 +286,12 @@ class CellLowering {
 };
 
 }  // namespace
+
+ValueRef function_of(const char* op, ValueRef x) {
+  const ir::ExprRef call = ir::make_call(op, {});
+  const DType dtype = x->dtype;
+  return compute(*call, {std::move(x)}, dtype);
+}
 
 std::optional<RecurrentCell> recurrent_cell(const Workload& w, Frame frame) {
   RecurrentCell cell;

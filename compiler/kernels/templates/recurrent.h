@@ -27,6 +27,9 @@ struct RecurrentCell {
 // Nothing if the group does more than a step whose results it hands out, once or more often.
 std::optional<RecurrentCell> recurrent_cell(const Workload& w, Frame frame);
 
+// An element-wise operator of one value, in that value's type.
+kir::ValueRef function_of(const char* op, kir::ValueRef x);
+
 // The layout in which a cell's recurrent weights should be packed for `t`.
 std::string recurrent_layout(const TargetInfo& t, DType dtype);
 

@@ -2,6 +2,7 @@
 // keys can go wrong in.
 #include "compiler/kernels/test/attention_cases.h"
 #include "compiler/kernels/test/gpu_harness.h"
+#include "compiler/kernels/test/knob_cases.h"
 
 namespace nimble::kernels::testing {
 namespace {
@@ -142,19 +143,9 @@ TEST(GpuAttention, NarrowOperandsWithAMaskByRow) {
 }
 
 TEST(GpuAttention, ShapesThatABlockCannotHaveAreNotValid) {
-  const TargetInfo gpu = target_by_name("sm_90a");
-  const Workload w = workload_of(cross_attention_without_mask_and_odd_heads().text);
-  const Template& t = *find_template("gpu_attention");
-  const Config c = t.default_config(w, gpu);
-  ASSERT_TRUE(t.valid(w, c, gpu));
-  EXPECT_NE(template_for(w, test_target(512, 32)), &t);
-  const std::pair<const char*, int64_t> bad[] = {
-      {"rows", 0}, {"rows", 7}, {"keys", 17}, {"keys", 4096}, {"threads", 48}};
-  for (const auto& knob : bad) {
-    Config other = c;
-    other[knob.first] = knob.second;
-    EXPECT_FALSE(t.valid(w, other, gpu)) << to_json(other);
-  }
+  expect_refuses_on_gpu("gpu_attention",
+                        workload_of(cross_attention_without_mask_and_odd_heads().text),
+                        {{"rows", 0}, {"rows", 7}, {"keys", 17}, {"keys", 4096}, {"threads", 48}});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The template gpu_conv2d in the emulator.
 #include "compiler/kernels/test/conv2d_cases.h"
 #include "compiler/kernels/test/gpu_harness.h"
+#include "compiler/kernels/test/knob_cases.h"
 
 namespace nimble::kernels::testing {
 namespace {
@@ -14,19 +15,9 @@ TEST(GpuConv2d, WindowsStridesPaddingDilationGroups) {
 }
 
 TEST(GpuConv2d, TilesThatAThreadCannotHaveAreNotValid) {
-  const TargetInfo gpu = target_by_name("sm_90a");
-  const Workload w = workload_of(convolutions_of_windows()[0].text);
-  const Template& t = *find_template("gpu_conv2d");
-  const Config c = t.default_config(w, gpu);
-  ASSERT_TRUE(t.valid(w, c, gpu));
-  EXPECT_NE(template_for(w, test_target(512, 32)), &t);
-  const std::pair<const char*, int64_t> bad[] = {
-      {"filters", 0}, {"filters", 100}, {"positions", 0}, {"threads", 31}, {"threads", 2048}};
-  for (const auto& knob : bad) {
-    Config other = c;
-    other[knob.first] = knob.second;
-    EXPECT_FALSE(t.valid(w, other, gpu)) << to_json(other);
-  }
+  expect_refuses_on_gpu(
+      "gpu_conv2d", workload_of(convolutions_of_windows()[0].text),
+      {{"filters", 0}, {"filters", 100}, {"positions", 0}, {"threads", 31}, {"threads", 2048}});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The template gpu_recurrent in the emulator, against the reference interpreter.
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/test/knob_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 
 namespace nimble::kernels {
@@ -72,19 +73,17 @@ TEST(GpuRecurrent, CellsOfHalfWeights) {
 }
 
 TEST(GpuRecurrent, ShapesThatABlockCannotHaveAreNotValid) {
-  const TargetInfo gpu = target_by_name("sm_90a");
-  const Workload w = cell("lstm_cell", 19, {}, DType::kF32);
-  const Template& t = *find_template("gpu_recurrent");
-  const Config c = t.default_config(w, gpu);
-  ASSERT_TRUE(t.valid(w, c, gpu));
-  EXPECT_NE(template_for(w, target_by_name("x86-64-v4")), &t);
-  const std::pair<const char*, int64_t> bad[] = {{"units", 0}, {"units", 12}, {"units", 64},
-                                                 {"rows", 3},  {"rows", 0},   {"threads", 40}};
-  for (const auto& knob : bad) {
-    Config other = c;
-    other[knob.first] = knob.second;
-    EXPECT_FALSE(t.valid(w, other, gpu)) << to_json(other);
-  }
+  constexpr int64_t kLarge = int64_t{1} << 62;  // four of which are 0
+  testing::expect_refuses_on_gpu("gpu_recurrent", cell("lstm_cell", 19, {}, DType::kF32),
+                                 {{"units", 0},
+                                  {"units", 12},
+                                  {"units", 64},
+                                  {"units", kLarge},
+                                  {"rows", 3},
+                                  {"rows", 0},
+                                  {"rows", kLarge},
+                                  {"threads", 40},
+                                  {"threads", (int64_t{1} << 32) + 128}});
 }
 
 }  // namespace

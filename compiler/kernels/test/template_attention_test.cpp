@@ -31,6 +31,24 @@ TEST(Conv2d, WindowsStridesPaddingDilationGroups) {
   for (const Case& c : convolutions_of_windows()) check(c);
 }
 
+// A layer that was pruned to nothing.
+TEST(Conv2d, OfNoFilters) {
+  for (const int pad : {0, 1})
+    for (const char* groups : {"1", "3"})
+      check({fmt::format("fn @f(%x: Tensor[(b, 3, h, w), f32], %w: Tensor[(0, {}, 3, 3), f32]) {{ "
+                         "let %y = conv2d(%x, %w) {{strides = [1, 1], pads = [{}, {}, {}, {}], "
+                         "dilations = [1, 1], groups = {}}}; "
+                         "let %r = relu(%y); %r }}",
+                         groups[0] == '1' ? 3 : 1, pad, pad, pad, pad, groups),
+             "conv2d",
+             [](const Arrays&, Arrays& out) { EXPECT_EQ(out[0].size(), 0); },
+             {{1, 7, 7}, {2, 9, 40}, {0, 8, 8}},
+             1e-4,
+             -2,
+             2,
+             1});
+}
+
 TEST(Pool2d, MaximaAndAverages) {
   for (const char* op : {"max_pool2d", "avg_pool2d"})
     for (const char* ceil : {"false", "true"})

@@ -4,6 +4,7 @@
 #include "compiler/ir/blockwise.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/blockwise.h"
+#include "compiler/kernels/test/knob_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
@@ -157,18 +158,7 @@ TEST_P(BlockwiseTest, OfABlockThatIsLongerThanAll) {
 TEST_P(BlockwiseTest, RefusesOtherKnobs) {
   for (const bool bytes : {false, true}) {
     const Workload w = workload(target_, "m", Form{4, 32, 70, 50, false, bytes});
-    const Template& t = *template_for(w, target_);
-    const Config config = t.default_config(w, target_);
-    for (const auto& [name, value] : config) {
-      Config other = config;
-      other.erase(name);
-      EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
-      other[name] = "a name of no choice";
-      EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
-    }
-    Config more = config;
-    more["more"] = int64_t{1};
-    EXPECT_FALSE(t.valid(w, more, target_)) << to_json(more);
+    testing::expect_refuses_other_knobs(*template_for(w, target_), w, target_);
   }
 }
 

@@ -126,6 +126,43 @@ TEST(Workload, UnboundSymbolsAreScalarArguments) {
   EXPECT_EQ(w.contract.arguments[0].kind, exec::KernelArgument::Kind::kScalar);
 }
 
+// A configuration may come from a file or a command line. No template multiplies its numbers beyond
+// 64 bits, or copies a loop's body without end.
+TEST(Config, NumbersWithoutMeaningAreNotValid) {
+  const char* texts[] = {
+      "fn @f(%x: Tensor[(m, 40), f32], %w: Tensor[(40, 24), f32]) "
+      "{ let %y = matmul(%x, %w); %y }",
+      "fn @f(%x: Tensor[(m, 40), f32], %w: Tensor[(m, 24), f32]) "
+      "{ let %y = matmul(%x, %w) {transpose_a = true}; %y }",
+      "fn @f(%x: Tensor[(m, 40), f32]) { let %y = softmax(%x) {axis = 1}; %y }",
+      "fn @f(%x: Tensor[(m, 40), f32]) { let %y = exp(%x); %y }",
+      "fn @f(%x: Tensor[(m, 40), f32]) { let %y = cumsum(%x) {axis = 1}; %y }",
+      "fn @f(%x: Tensor[(b, 3, h, w), f32], %w: Tensor[(5, 3, 3, 3), f32]) "
+      "{ let %y = conv2d(%x, %w) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], "
+      "groups = 1}; %y }"};
+  for (const TargetInfo& target : {test_target(512, 32), target_by_name("sm_90a")})
+    for (const char* text : texts) {
+      const Workload w = workload_of(text);
+      const Template* t = template_for(w, target);
+      if (t == nullptr) continue;
+      const Config config = t->default_config(w, target);
+      ASSERT_TRUE(t->valid(w, config, target)) << w.key;
+      for (const auto& [name, value] : config) {
+        if (!std::holds_alternative<int64_t>(value)) continue;
+        Config other = config;
+        for (const int64_t number :
+             {int64_t{-1}, int64_t{INT32_MAX}, int64_t{1} << 32, (int64_t{1} << 32) + 32,
+              int64_t{1} << 62, INT64_MAX, INT64_MIN}) {
+          other[name] = number;
+          EXPECT_FALSE(t->valid(w, other, target)) << t->name() << " " << to_json(other);
+        }
+        if (name != "unroll") continue;
+        other[name] = int64_t{1024};
+        EXPECT_FALSE(t->valid(w, other, target)) << t->name() << " " << to_json(other);
+      }
+    }
+}
+
 TEST(Config, RoundTripsAndRefusesBadText) {
   const Config c = {{"unroll", int64_t{4}}, {"tails", std::string("even")}};
   EXPECT_EQ(to_json(c), "{\"tails\":\"even\",\"unroll\":4}");

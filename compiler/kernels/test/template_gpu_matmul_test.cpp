@@ -3,6 +3,7 @@
 
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/test/exhaustive.h"
+#include "compiler/kernels/test/knob_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
@@ -277,14 +278,10 @@ TEST_F(GpuMatmulTest, DefaultSchedulesMeetFewBanksTwice) {
 TEST_F(GpuMatmulTest, RefusesWhatItDoesNotKnow) {
   const Template& t = *find_template("gpu_matmul");
   const Workload w = product(tensor("m, 24", "bf16"), tensor("24, 36", "bf16"), "out = f32");
+  testing::expect_refuses_other_knobs(t, w, target_);
   const Config config = t.default_config(w, target_);
-  ASSERT_TRUE(t.valid(w, config, target_)) << to_json(config);
   for (const auto& [name, value] : config) {
     Config other = config;
-    other.erase(name);
-    EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
-    other[name] = "a name of no choice";
-    EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
     if (name == "unit") continue;
     for (const int64_t number : {int64_t{-1}, int64_t{0}, int64_t{7}, int64_t{1} << 40}) {
       if (name == "stages" && number == 7) continue;
@@ -293,6 +290,22 @@ TEST_F(GpuMatmulTest, RefusesWhatItDoesNotKnow) {
     }
   }
   EXPECT_FALSE(t.accepts(w, target_by_name("x86-64-v4")));
+}
+
+// Threads and bytes of shared memory that fit, but for what is beyond 32 bits of their number.
+TEST_F(GpuMatmulTest, RefusesMoreThanAnyBlockHas) {
+  const Template& t = *find_template("gpu_matmul");
+  const Workload w = product(tensor("m, 24", "f32"), tensor("24, 36", "f32"));
+  const auto config = [](int64_t rows, int64_t columns, int64_t tile, int64_t k_step,
+                         int64_t k_split, int64_t stages) {
+    return Config{{"unit", "simt"},     {"block_rows", rows},   {"block_columns", columns},
+                  {"tile_rows", tile},  {"tile_columns", tile}, {"k_step", k_step},
+                  {"k_split", k_split}, {"stages", stages}};
+  };
+  ASSERT_TRUE(t.valid(w, config(32, 32, 4, 32, 1, 2), target_));
+  for (const Config& c : {config(4096, 4096, 1, 256, 256, 4033), config(64, 64, 4, 4096, 1, 4096),
+                          config(32, 32, 4, 32, 1, 4096), config(1 << 16, 1 << 16, 4, 32, 1, 2)})
+    EXPECT_FALSE(t.valid(w, c, target_)) << to_json(c);
 }
 
 }  // namespace

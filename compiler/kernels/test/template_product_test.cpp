@@ -7,6 +7,7 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/test/exhaustive.h"
+#include "compiler/kernels/test/knob_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 
 namespace nimble::kernels {
@@ -93,29 +94,13 @@ int64_t size_of_run(int run) {
   return static_cast<int64_t>(run) * 47 % kSizes;
 }
 
-// What a template does not know it must refuse: it would compile it as something else.
-void expect_refuses_other_knobs(const Template& t, const Workload& w, const TargetInfo& target) {
-  const Config config = t.default_config(w, target);
-  ASSERT_TRUE(t.valid(w, config, target)) << to_json(config);
-  for (const auto& [name, value] : config) {
-    Config other = config;
-    other.erase(name);
-    EXPECT_FALSE(t.valid(w, other, target)) << to_json(other);
-    other[name] = "a name of no choice";
-    EXPECT_FALSE(t.valid(w, other, target)) << to_json(other);
-  }
-  Config more = config;
-  more["more"] = int64_t{1};
-  EXPECT_FALSE(t.valid(w, more, target)) << to_json(more);
-}
-
 void check_configurations(const Workload& w, const TargetInfo& target, std::string_view name,
                           const std::function<std::vector<int64_t>(int run, std::mt19937&)>& sizes,
                           int configurations = kConfigurations) {
   ReferenceHarness harness(w, target);
   ASSERT_NE(harness.chosen(), nullptr);
   ASSERT_EQ(harness.chosen()->name(), name);
-  expect_refuses_other_knobs(*harness.chosen(), harness.workload(), target);
+  testing::expect_refuses_other_knobs(*harness.chosen(), harness.workload(), target);
   std::mt19937 random(7);
   configurations =
       exhaustive() ? kConfigurations : std::min(configurations, harness_mode().most_configurations);

@@ -1,6 +1,7 @@
 #include "gui/model/paged_model.h"
 
 #include <QAbstractItemModelTester>
+#include <QThread>
 
 #include "gui/model/test/fake_reader.h"
 #include "gui/model/test/qtest.h"
@@ -139,6 +140,13 @@ class PagedModelTest : public QObject {
     fake_.problem.clear();
   }
 
+  void what_holds_the_thread_up_is_found() {
+    StallWatch watch;
+    QTest::qWait(50);
+    QThread::msleep(static_cast<unsigned long>(kStallBarMs) + 100);
+    QVERIFY(watch.stop() >= kStallBarMs);
+  }
+
   void ten_million_rows_hold_nothing_up() {
     const double stall = least_stall_ms([&] {
       fake_.delay_ms = 0;
@@ -151,6 +159,12 @@ class PagedModelTest : public QObject {
         QTRY_VERIFY(at.data(PagedModel::kFilledRole).toBool());
         if (i == 25) model_->sort(0, Qt::DescendingOrder);
       }
+      // A database that takes twice the bar to answer, on a thread of its own.
+      fake_.delay_ms = 2 * static_cast<int>(kStallBarMs);
+      const QModelIndex far = model_->index(5'000'003, 5);
+      QVERIFY(!far.data(PagedModel::kFilledRole).toBool());
+      far.data();
+      QTRY_VERIFY(far.data(PagedModel::kFilledRole).toBool());
     });
     qInfo("longest stall: %.1f ms", stall);
     QVERIFY(stall < kStallBarMs);

@@ -71,8 +71,8 @@ class StallWatch {
 
 // What a test takes for a thread that computes, reads or waits where another should: the windows
 // aim at 100 ms and print what they took, but how long the same work lasts is the machine's matter
-// (60 to 130 ms were seen of the same program). What the tests are to find, a query of millions of
-// rows on this thread, takes seconds.
+// (60 to 99 ms were seen of the same program, idle and beside others). Tests therefore plant what
+// would hold a window up for longer.
 constexpr double kStallBarMs = 500;
 
 // The longest stall while `scenario` runs, in ms. A machine that is lent by the slice stands still

@@ -46,6 +46,13 @@ TEST(Points, AWorkloadOfConstantShapesHasOne) {
   EXPECT_TRUE(tasks[0].points[0].representative);
 }
 
+TEST(Points, MessagesNameThemByTheirSymbolsIfTheyHaveAny) {
+  WorkloadPoint point;
+  EXPECT_EQ(at_text(point), "");
+  point.symbols = {17, 64};
+  EXPECT_EQ(at_text(point), " at 17, 64");
+}
+
 // The inputs' shapes say nothing of the rows inside.
 TEST(Points, WhatVariesInsideOfAModelHasAllSizes) {
   const ir::Module m = typed(R"(

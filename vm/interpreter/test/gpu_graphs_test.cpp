@@ -288,7 +288,7 @@ class Stretches : public GpuGraphs {
   static constexpr size_t kBytes = 4096;
   CudaDevice& device_;
   DeviceModule module_;
-  const cuda::Function function_ = module_.find("add_0", 0);
+  const cuda::Function function_ = module_.find("add_0", 0, 6);
   uint8_t* memory_;
   GpuStretches stretches_{device_};
   LaunchWords words_{6};

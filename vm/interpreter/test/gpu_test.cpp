@@ -195,6 +195,12 @@ TEST_F(Gpu, ImagesFitTheGpu) {
   EXPECT_THAT(refusal(e, Status::kIncompatible), HasSubstr("GPU code is for none"));
 }
 
+TEST_F(Gpu, CodeFitsItsContract) {
+  driver().add_kernel("add_0", 3, 2, add);
+  EXPECT_THAT(refusal(executable(program()), Status::kCorrupt),
+              HasSubstr("add_0 has other parameters than the kernel's contract says"));
+}
+
 TEST_F(Gpu, NothingRunsThereWithoutTrust) {
   EXPECT_THAT(refusal(executable(program()), Status::kInvalidArgument, false),
               HasSubstr("kernel add has no portable form"));

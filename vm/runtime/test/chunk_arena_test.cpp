@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <map>
+#include <vector>
 
 namespace nimble::rt {
 namespace {
@@ -56,12 +58,39 @@ TEST(ChunkArena, NothingSpansTwoChunks) {
   Source s;
   void* a = s.arena.allocate(ChunkArena::kChunk);
   void* b = s.arena.allocate(ChunkArena::kChunk);
-  ASSERT_EQ(static_cast<uint8_t*>(b), static_cast<uint8_t*>(a) + ChunkArena::kChunk);
+  EXPECT_GT(static_cast<uint8_t*>(b) - static_cast<uint8_t*>(a),
+            static_cast<ptrdiff_t>(ChunkArena::kChunk));
   s.arena.free(a, ChunkArena::kChunk);
   s.arena.free(b, ChunkArena::kChunk);
   void* both = s.arena.allocate(2 * ChunkArena::kChunk);
   EXPECT_NE(both, a);
   EXPECT_EQ(s.obtained, 3);
+}
+
+// A pool above keeps what is given back to it as stretches without ends between, and gives back or
+// hands out any part of them.
+TEST(ChunkArena, StretchesOfWhatItGaveLieInOneChunk) {
+  Source s;
+  FreeRanges pool;
+  for (int i = 0; i < 100; ++i) {
+    auto* part = static_cast<uint8_t*>(s.arena.allocate(kMiB));
+    ASSERT_NE(part, nullptr);
+    pool.give(part, kMiB);
+  }
+  for (const size_t large : {size_t{32}, size_t{20}, size_t{48}}) {
+    auto* part = static_cast<uint8_t*>(s.arena.allocate(large * kMiB));
+    pool.give(part, large * kMiB);
+  }
+  EXPECT_GT(s.obtained, 5);
+  while (pool.bytes() > 0) {
+    const auto [data, bytes] = pool.cut(SIZE_MAX / 2, 1);
+    const auto chunk = std::prev(s.chunks.upper_bound(data));
+    EXPECT_LE(data + bytes, static_cast<uint8_t*>(chunk->first) + chunk->second);
+    s.arena.free(data, bytes);
+  }
+  EXPECT_EQ(s.arena.in_use(), 0u);
+  s.arena.trim();
+  EXPECT_EQ(s.held, 0u);
 }
 
 TEST(ChunkArena, PartsOfBlocksComeBack) {
@@ -85,10 +114,10 @@ TEST(ChunkArena, KeepsABoundedRest) {
 TEST(ChunkArena, GivesWayWhereMemoryIsScarce) {
   Source s;
   s.limit = 100 * kMiB;
-  void* a = s.arena.allocate(80 * kMiB);
+  void* a = s.arena.allocate(81 * kMiB);
   EXPECT_EQ(s.arena.allocate(30 * kMiB), nullptr);
   EXPECT_NE(s.arena.allocate(kMiB), nullptr);  // a chunk that is smaller than usual
-  s.arena.free(a, 80 * kMiB);
+  s.arena.free(a, 81 * kMiB);
   EXPECT_NE(s.arena.allocate(90 * kMiB), nullptr);  // what was kept went back first
   EXPECT_EQ(s.arena.allocate(SIZE_MAX), nullptr);
 }

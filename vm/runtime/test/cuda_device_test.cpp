@@ -112,9 +112,11 @@ TEST_F(Cuda, MemoryIsTakenSeldom) {
 TEST_F(Cuda, LaunchesInOrder) {
   DeviceModule module(
       gpu(), std::span(reinterpret_cast<const uint8_t*>("stand-in module:twice"), 21), "test");
-  const cuda::Function f = module.find("twice", 100 << 10);
+  const cuda::Function f = module.find("twice", 100 << 10, 5);
   ASSERT_NE(f, nullptr);
-  EXPECT_EQ(module.find("thrice", 0), nullptr);
+  EXPECT_EQ(module.find("thrice", 0, 5), nullptr);
+  // The same code for another kernel, which asks for less: the launch below has as much as before.
+  EXPECT_EQ(module.find("twice", 60 << 10, 5), f);
   std::vector<float> x{1, 2, 3}, y(3);
   void* a = gpu().allocate(12);
   void* b = gpu().allocate(12);
@@ -165,6 +167,38 @@ TEST_F(Cuda, ABadImageIsRefused) {
   EXPECT_THAT(text, AllOf(HasSubstr("model.nimble"), HasSubstr("compute capability 9.0"),
                           HasSubstr("CUDA_ERROR_INVALID_IMAGE"),
                           HasSubstr("it does not begin as an image does")));
+}
+
+// The driver would read beyond the end of one that is cut off.
+TEST_F(Cuda, ATruncatedImageIsRefused) {
+  const uint8_t bytes[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+  EXPECT_THAT(error_of([&] { DeviceModule(gpu(), bytes, "model.nimble"); }, Status::kCorrupt),
+              AllOf(HasSubstr("model.nimble"), HasSubstr("it ends in its header")));
+  EXPECT_EQ(driver().calls("cuModuleLoadDataEx"), 0);
+}
+
+std::span<const uint8_t> image_of_twice() {
+  static constexpr std::string_view kText = STANDIN_CUDA_IMAGE "twice";
+  return {reinterpret_cast<const uint8_t*>(kText.data()), kText.size()};
+}
+
+// Code of 8.0 runs on 8.6, whose blocks have less.
+TEST_F(Cuda, MoreSharedMemoryThanBlocksHaveIsRefused) {
+  driver().set(13000, 1, 86);
+  DeviceModule module(gpu(), image_of_twice(), "model.nimble");
+  EXPECT_NE(module.find("twice", 99 << 10, 5), nullptr);
+  EXPECT_THAT(error_of([&] { module.find("twice", 100 << 10, 5); }, Status::kIncompatible),
+              AllOf(HasSubstr("model.nimble"), HasSubstr("twice takes 102400 bytes"),
+                    HasSubstr("compute capability 8.6) has 101376")));
+}
+
+// A launch brings as many parameters as the contract says; the driver reads as many as the code
+// has.
+TEST_F(Cuda, CodeOfMoreParametersIsRefused) {
+  DeviceModule module(gpu(), image_of_twice(), "model.nimble");
+  EXPECT_NE(module.find("twice", 0, 5), nullptr);
+  EXPECT_THAT(error_of([&] { module.find("twice", 0, 4); }, Status::kCorrupt),
+              AllOf(HasSubstr("model.nimble"), HasSubstr("twice has other parameters")));
 }
 
 TEST_F(Cuda, WhatIsMissingIsTold) {

@@ -272,8 +272,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
     case 76:
       *value = capability % 10;
       return kOk;
-    case 97:
-      *value = 227 << 10;
+    case 97:  // of 8.0, 9.0 and 10.0; others have less
+      *value = (capability == 80 ? 163 : capability >= 90 && capability <= 103 ? 227 : 99) << 10;
       return kOk;
   }
   return violate("an attribute that is unknown here");
@@ -505,6 +505,16 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
   ENTER();
   if (attribute != 8 || value > 227 << 10) return kInvalidValue;
   function->shared = value;
+  return kOk;
+}
+int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t* bytes) {
+  ENTER();
+  const auto at = state().kernels.find(function->name);
+  if (at == state().kernels.end()) return kInvalidValue;
+  if (index >= static_cast<size_t>(at->second.pointers + at->second.symbols + 2))
+    return kInvalidValue;
+  *offset = 8 * index;
+  *bytes = 8;
   return kOk;
 }
 // Checks a launch, and makes of it what the stream will do.

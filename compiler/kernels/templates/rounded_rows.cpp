@@ -87,7 +87,15 @@ std::vector<StmtRef> RoundedRows::round() const {
       kb::store(least, item, scalar("x_least")),
       kb::loop(LoopKind::kSerial, "x_j", 0, form.group, std::move(quantise), lanes),
   };
-  return {kb::loop(LoopKind::kThread, "x_g", 0, rows * form.groups(), kb::seq(std::move(group))),
+  // A loop that threads share would say that more of them than it has iterations have nothing to do.
+  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+  const Dim items = rows * form.groups(), begin = Dim::symbol("x_begin");
+  const auto edge = [&](const Dim& number) {
+    return kb::index(ir::floordiv(items * number, threads));
+  };
+  return {kb::let_index("x_begin", edge(thread)), kb::let_index("x_end", edge(thread + 1)),
+          kb::loop(LoopKind::kSerial, "x_g", begin, Dim::symbol("x_end") - begin,
+                   kb::seq(std::move(group))),
           kb::barrier()};
 }
 

@@ -2,7 +2,9 @@
 // "dense" and "dense_tiles", against the reference interpreter.
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <functional>
+#include <random>
 
 #include "compiler/ir/groupwise.h"
 #include "compiler/kernels/targets.h"

@@ -133,6 +133,7 @@ TEST(QuantisedKernels, RoundRowsGroupByGroup) {
     const int64_t group = k == 384 ? 128 : 64;
     std::vector<float> weights;
     for (int64_t i = 0; i < k * n; ++i) weights.push_back(std::sin(static_cast<float>(i)));
+    for (int64_t i = 0; i < group; ++i) weights[static_cast<size_t>(i * n)] = 0;
     const ir::VarRef x = ir::make_var("x", ir::tensor_type({ir::Dim::symbol("s"), k}, DType::kF32));
     ir::BlockBuilder body;
     const ir::VarRef y = body.call(
@@ -161,12 +162,13 @@ TEST(QuantisedKernels, RoundRowsGroupByGroup) {
             double sum = 0, steps = 0;
             for (int64_t i = 0; i < k; ++i) {
               sum += values[static_cast<size_t>(r * k + i)] * weight(i, column);
+              if (weight(i, column) == 0) continue;  // the outlier's, of the first column
               // Half a step of each operand, by the other; all are within -1 … 1 but the outlier.
               const double least = -1, most = i < group ? 50 : 1;
               steps += (most - least) / 510 * std::abs(weight(i, column)) +
                        std::abs(values[static_cast<size_t>(r * k + i)]) / 254;
             }
-            EXPECT_NEAR(out->value(r * n + column), std::max(sum, 0.0), steps / 4);
+            EXPECT_NEAR(out->value(r * n + column), std::max(sum, 0.0), steps / 3);
           }
       }
     }

@@ -87,7 +87,8 @@ std::vector<StmtRef> RoundedRows::round() const {
       kb::store(least, item, scalar("x_least")),
       kb::loop(LoopKind::kSerial, "x_j", 0, form.group, std::move(quantise), lanes),
   };
-  // A loop that threads share would say that more of them than it has iterations have nothing to do.
+  // A loop that threads share would say that no more of them than it has iterations have something
+  // to do.
   const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
   const Dim items = rows * form.groups(), begin = Dim::symbol("x_begin");
   const auto edge = [&](const Dim& number) {

@@ -1,5 +1,5 @@
-// Products that round their rows to bytes group by group (packed_groupwise_matmul), by the templates
-// "dense" and "dense_tiles", against the reference interpreter.
+// Products that round their rows to bytes group by group (packed_groupwise_matmul), by the
+// templates "dense" and "dense_tiles", against the reference interpreter.
 #include <fmt/format.h>
 
 #include <algorithm>

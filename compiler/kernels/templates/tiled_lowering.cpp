@@ -28,8 +28,8 @@
 // same sums for them again. So all tiles have the same number of rows, the matrix's if these are
 // less than 16, and one shape serves all.
 //
-// Where the rows are bytes of groups with scales (rounded_rows.h), each piece of k begins with zeros
-// and its sums go through another scratch, from where they are added to those of the result.
+// Where the rows are bytes of groups with scales (rounded_rows.h), each piece of k begins with
+// zeros and its sums go through another scratch, from where they are added to those of the result.
 //
 // The elements of k behind the last full step are copied, of both sides, into scratch with zeros
 // behind them: a row of the left-hand side must not be read beyond its end, and what stands behind

@@ -12,7 +12,7 @@ namespace nimble::passes {
 const std::vector<PrecisionInfo>& all_precisions() {
   static const std::vector<PrecisionInfo> kAll = {
 #define NIMBLE_PRECISION(id, name, summary) {Precision::id, name, summary},
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group)
 #define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
 #undef NIMBLE_PRECISION_WEIGHTS
@@ -41,8 +41,8 @@ Precision precision_by_name(std::string_view name) {
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
   static const std::vector<PrecisionRule> kRules = {
 #define NIMBLE_PRECISION(id, name, summary)
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums) \
-  {Precision::policy, ir::Packs::packs, DType::operands, DType::sums},
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group) \
+  {Precision::policy, ir::Packs::packs, DType::operands, DType::sums, group},
 #define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
 #undef NIMBLE_PRECISION_WEIGHTS
@@ -57,7 +57,7 @@ const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
 const WeightRule* weight_rule_of(Precision policy, ir::Packs packs) {
   static const std::vector<WeightRule> kRules = {
 #define NIMBLE_PRECISION(id, name, summary)
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group)
 #define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block) \
   {Precision::policy, ir::Packs::packs, bits, block},
 #include "compiler/passes/Precision.def"

@@ -13,7 +13,7 @@ namespace nimble::passes {
 
 enum class Precision {
 #define NIMBLE_PRECISION(id, name, summary) id,
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums)
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group)
 #define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
 #undef NIMBLE_PRECISION_WEIGHTS
@@ -34,6 +34,7 @@ struct PrecisionRule {
   Precision policy;
   ir::Packs packs;
   DType operands, sums;
+  int64_t group;  // of integers: terms of a sum that share a scale; 0: all of them
 };
 // Null where the policy leaves such operators as they are.
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs);

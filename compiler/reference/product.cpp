@@ -5,6 +5,7 @@
 #include <span>
 
 #include "compiler/ir/blockwise.h"
+#include "compiler/ir/groupwise.h"
 #include "compiler/ir/image_layout.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/winograd.h"
@@ -134,6 +135,51 @@ std::vector<Array> blockwise_matmul(const OpCall& c) {
       y.f[static_cast<size_t>(r * n + column)] = sum;
     }
   }
+  return {y};
+}
+
+// A group of a row of x, rounded to bytes: in f32, as the kernels do it.
+struct RoundedGroup {
+  float step = 0, least = 0;
+};
+RoundedGroup round_group(const double* x, int64_t count, int64_t* out) {
+  auto most = static_cast<float>(x[0]), least = most;
+  float poison = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto v = static_cast<float>(x[i]);
+    most = std::max(most, v);
+    least = std::min(least, v);
+    poison += v * 0;  // NaN if anything is no finite number
+  }
+  const float range = std::max(most - least, ir::Groupwise::kLeastRange);
+  const float inverse = ir::Groupwise::kSteps / range;
+  for (int64_t i = 0; i < count; ++i) {
+    const float q = std::nearbyint((static_cast<float>(x[i]) - least) * inverse);
+    out[i] = q > 0 ? static_cast<int64_t>(std::min(q, ir::Groupwise::kSteps)) : 0;
+  }
+  return {range * (1 / ir::Groupwise::kSteps) + poison, least};
+}
+
+std::vector<Array> packed_groupwise_matmul(const OpCall& c) {
+  Array y = c.result();
+  const Array &x = c.in[0], &w = c.in[1], &scales = c.in[2], &sums = c.in[3];
+  const ir::Groupwise form = ir::groupwise_of(c.e.attrs);
+  std::vector<int64_t> q(static_cast<size_t>(form.group));
+  for (int64_t r = 0; r < y.size() / form.n; ++r)
+    for (int64_t g = 0; g < form.groups(); ++g) {
+      const int64_t first = g * form.group;
+      const RoundedGroup by = round_group(x.f.data() + r * form.k + first, form.group, q.data());
+      for (int64_t column = 0; column < form.n; ++column) {
+        int64_t sum = 0;
+        for (int64_t i = 0; i < form.group; ++i)
+          sum += q[static_cast<size_t>(i)] *
+                 w.i[static_cast<size_t>(form.layout.index_of(first + i, column, form.k))];
+        const auto of_group = static_cast<size_t>(g * form.stored() + column);
+        y.f[static_cast<size_t>(r * form.n + column)] +=
+            double{by.least} * sums.f[of_group] +
+            static_cast<double>(sum) * by.step * scales.f[of_group];
+      }
+    }
   return {y};
 }
 
@@ -343,6 +389,7 @@ ReferenceFunction find_product(const std::string& op) {
       {"matmul", matmul},
       {"packed_matmul", packed_matmul},
       {"blockwise_matmul", blockwise_matmul},
+      {"packed_groupwise_matmul", packed_groupwise_matmul},
       {"conv2d", conv2d},
       {"packed_conv2d", packed_conv2d},
       {"packed_winograd", packed_winograd},

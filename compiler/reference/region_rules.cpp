@@ -162,6 +162,20 @@ bool packed_matmul(const DemandCall& c, const Region& out, Demand& d) {
   return true;
 }
 
+// The same, with the scales and sums of those panels' columns.
+bool packed_groupwise_matmul(const DemandCall& c, const Region& out, Demand& d) {
+  packed_matmul(c, out, d);
+  const int64_t width = ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"))->width;
+  const Region panels = d.operands[1];
+  for (size_t i = 2; i < c.operands.size(); ++i) {
+    Region r = Region::whole(c.operands[i]);
+    r.from[1] = panels.from[0] * width;
+    r.extent[1] = panels.extent[0] * width;
+    d.operands.push_back(r);
+  }
+  return true;
+}
+
 // Rows of x with the columns of the weights, or the panels that hold them.
 bool blockwise_matmul(const DemandCall& c, const Region& out, Demand& d) {
   const ir::Blockwise form = ir::blockwise_of(c.e.attrs);
@@ -381,6 +395,8 @@ DemandRule find_demand_rule(const std::string& op) {
                                                            {"layer_norm", layer_norm},
                                                            {"matmul", matmul},
                                                            {"packed_matmul", packed_matmul},
+                                                           {"packed_groupwise_matmul",
+                                                            packed_groupwise_matmul},
                                                            {"blockwise_matmul", blockwise_matmul},
                                                            {"conv2d", conv2d},
                                                            {"packed_conv2d", packed_conv2d},

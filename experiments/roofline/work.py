@@ -21,7 +21,7 @@ OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit
 TILED = "packed_winograd"  # a convolution of 3 × 3 taps by tiles of its result
 CONVOLUTIONS = ("conv2d", "packed_conv2d", TILED)
-PACKED_PRODUCTS = ("packed_matmul", "blockwise_matmul")
+PACKED_PRODUCTS = ("packed_matmul", "blockwise_matmul", "packed_groupwise_matmul")
 PARTS = ("gather", "slice")  # operators that read a part of their first operand
 
 PARAMETER = re.compile(r"%(p\d+): Tensor\[\((.*?)\), (\w+)\]")

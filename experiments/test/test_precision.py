@@ -15,7 +15,7 @@ import numpy as np
 from experiments.bert_base import weights
 from experiments.harness import experiment, models, report, run, statistics, systems, workload
 from experiments.harness.errors import WRONG_RESULT, ExperimentError
-from experiments.precision import accuracy, limits, similarity, tables
+from experiments.precision import accuracy, limits, scales, similarity, tables
 from experiments.precision import run as precision_run
 from experiments.precision import experiment as precision_experiment
 from experiments.precision.models import BF16, EXACT, INT8, ROWS, SINGLE, Encoder, row_of
@@ -175,6 +175,23 @@ class Accuracy(unittest.TestCase):
                    self.entry(11, nimble_bf16=9e-3, torch=1e-7), self.entry(13, torch_bf16=1e-9)]
         self.assertAlmostEqual(accuracy.worst_ratio(entries, BF16), 1.5)
         self.assertIsNone(accuracy.worst_ratio(entries[2:], BF16))
+
+
+class Scales(unittest.TestCase):
+    def test_an_outlier_is_felt_in_its_group_alone(self):
+        x = np.random.default_rng(1).uniform(-1, 1, (5, 256))
+        x[:, 3] = 60
+        whole, groups = (np.abs(scales.over_range(x, group) - x) for group in (0, 64))
+        self.assertGreater(whole[:, 64:].max(), 0.1)
+        self.assertLess(groups[:, 64:].max(), 1 / 255 + 1e-9)
+        self.assertGreater(groups[:, :64].max(), 0.1)
+
+    def test_steps_reach_from_the_least_to_the_largest(self):
+        x = np.array([[3.0, 258.0, 4.4, 100.0]])
+        self.assertEqual(scales.over_range(x, 0).tolist(), [[3, 258, 4, 100]])
+        self.assertEqual(scales.over_range(np.full((1, 4), 0.3), 2).tolist(), [[0.3] * 4])
+        self.assertEqual(scales.around_zero(np.array([[127.0, -3.4, 0, 0]]), 2).tolist(),
+                         [[127, -3, 0, 0]])
 
 
 class Limits(unittest.TestCase):

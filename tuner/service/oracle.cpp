@@ -170,7 +170,7 @@ std::optional<double> projection_error(const Instance& in, std::span<const uint8
   const std::optional<ir::Rows> rows_are = ir::traits_of(e).rows;
   const bool packed = rows_are == ir::Rows::kPackedProduct;
   if (!packed && rows_are != ir::Rows::kProduct) return std::nullopt;
-  if (ir::traits_of(e).packs == ir::Packs::kBlocks) return std::nullopt;  // x may be rounded
+  if (e.args.size() != 2) return std::nullopt;  // with scales of the weights: x may be rounded
   if (ir::attr_or(e.attrs, "transpose_a", false) || !is_float(in.results[0]->dtype))
     return std::nullopt;
   const auto operand = [&](const ir::Atom& a) -> ir::TensorRef {

@@ -58,7 +58,8 @@ bool rounds(const ir::Expr& call) {
       "matmul",      "conv2d",        "attention",     "sum",
       "mean",        "prod",          "softmax",       "cumsum",
       "log_softmax", "cumprod",       "l2_normalize",  "layer_norm",
-      "avg_pool2d",  "packed_matmul", "packed_conv2d", "blockwise_matmul"};
+      "avg_pool2d",  "packed_matmul", "packed_conv2d", "blockwise_matmul",
+      "packed_groupwise_matmul"};
   return kRounding.contains(call.op) || ir::traits_of(call).cell;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "compiler/driver/test/harness.h"
+#include "compiler/driver/test/policies.h"
 #include "compiler/frontend/frontend.h"
 #include "compiler/ir/builder.h"
 #include "vm/base/cpu.h"
@@ -124,7 +125,57 @@ TEST(QuantisedKernels, KeepTheirSums) {
   }
 }
 
-// Products under --precision int8: a row is scanned and quantised by one kernel.
+// Longer sums have scales for each 128 terms, or 64: one kernel rounds the rows and multiplies, and
+// an outlier is felt in its group alone.
+TEST(QuantisedKernels, RoundRowsGroupByGroup) {
+  const int64_t n = 20;
+  for (const int64_t k : {384, 192}) {
+    const int64_t group = k == 384 ? 128 : 64;
+    std::vector<float> weights;
+    for (int64_t i = 0; i < k * n; ++i) weights.push_back(std::sin(static_cast<float>(i)));
+    for (int64_t i = 0; i < group; ++i) weights[static_cast<size_t>(i * n)] = 0;
+    const ir::VarRef x = ir::make_var("x", ir::tensor_type({ir::Dim::symbol("s"), k}, DType::kF32));
+    ir::BlockBuilder body;
+    const ir::VarRef y = body.call(
+        "matmul", {ir::Atom(x), ir::Atom::of(ir::Tensor::of(DType::kF32, {k, n}, weights))}, {},
+        "y");
+    const ir::VarRef z = body.call("relu", {ir::Atom(y)}, {}, "z");
+    ir::Module m;
+    m.set("main", ir::make_function_of({x}, body.finish(z)));
+    const auto weight = [&](int64_t i, int64_t column) {
+      return double{weights[static_cast<size_t>(i * n + column)]};
+    };
+    for (const Configuration& c : ways_to_compile(passes::Precision::kInt8)) {
+      SCOPED_TRACE(c.name);
+      Compiled model(m, c);
+      EXPECT_EQ(model.executable().kernels.size(), 1u);
+      EXPECT_EQ(model.report().statistics.at("quantise-products.in-groups"), 1);
+      for (const int64_t rows : {0, 1, 18}) {
+        std::vector<float> values;
+        for (int64_t i = 0; i < rows * k; ++i)
+          values.push_back(i % k == 3 ? 50.0F : std::cos(static_cast<float>(i * i)));
+        const ir::TensorRef out =
+            model.run("main", {ir::Tensor::of(DType::kF32, {rows, k}, values)}).at(0);
+        ASSERT_EQ(out->shape, (std::vector<int64_t>{rows, n}));
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t column = 0; column < n; ++column) {
+            double sum = 0, steps = 0;
+            for (int64_t i = 0; i < k; ++i) {
+              sum += values[static_cast<size_t>(r * k + i)] * weight(i, column);
+              if (weight(i, column) == 0) continue;  // the outlier's, of the first column
+              // Half a step of each operand, by the other; all are within -1 … 1 but the outlier.
+              const double least = -1, most = i < group ? 50 : 1;
+              steps += (most - least) / 510 * std::abs(weight(i, column)) +
+                       std::abs(values[static_cast<size_t>(r * k + i)]) / 254;
+            }
+            EXPECT_NEAR(out->value(r * n + column), std::max(sum, 0.0), steps / 3);
+          }
+      }
+    }
+  }
+}
+
+// Where there is one group, a row is scanned and quantised by one kernel.
 TEST(QuantisedKernels, ScanAndQuantiseRowsAtOnce) {
   const int64_t k = 48, n = 20;
   std::vector<float> weights;

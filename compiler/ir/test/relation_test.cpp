@@ -500,6 +500,48 @@ TEST(Relation, WeightsInBlocksHaveTheFormThatTheyState) {
     EXPECT_TRUE(relate("blockwise_matmul", refused[i], four).refused) << i;
 }
 
+TEST(Relation, GroupsOfBytesHaveTheFormThatTheyState) {
+  const Dim m = Dim::symbol("m");
+  const auto i8 = [](Dims d) { return tensor_type(std::move(d), DType::kI8); };
+  const Attrs groups = {{"group", int64_t{64}},
+                        {"k", int64_t{192}},
+                        {"n", int64_t{50}},
+                        {"layout", std::string("panel48x4")}};
+  const auto with = [&](const std::string& name, AttrValue value) {
+    Attrs attrs = groups;
+    attrs[name] = std::move(value);
+    return attrs;
+  };
+  const std::vector<Type> stated = {f32({m, 192}), i8({2, 48, 48, 4}), f32({3, 96}), f32({3, 96})};
+  EXPECT_EQ(str(relate("packed_groupwise_matmul", stated, groups).type), "Tensor[(m, 50), f32]");
+  const std::vector<Type> batch = {f32({m, 7, 192}), stated[1], stated[2], stated[3]};
+  EXPECT_EQ(str(relate("packed_groupwise_matmul", batch, groups).type), "Tensor[(m, 7, 50), f32]");
+  const std::vector<Type> whole = {stated[0], stated[1], f32({1, 96}), f32({1, 96})};
+  EXPECT_FALSE(relate("packed_groupwise_matmul", whole, with("group", int64_t{192})).refused);
+
+  for (const int64_t group : {0, -64, 32, 96, 128, 384, 1024})
+    EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("group", group)).refused) << group;
+  for (const int64_t extent : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
+    EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("k", extent)).refused) << extent;
+    EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("n", extent)).refused) << extent;
+  }
+  for (const char* layout : {"panel48", "panel48x8", "panel32x4", "gate16", "rows"})
+    EXPECT_TRUE(
+        relate("packed_groupwise_matmul", stated, with("layout", std::string(layout))).refused)
+        << layout;
+  const std::vector<std::vector<Type>> refused = {
+      {f32({m, 191}), stated[1], stated[2], stated[3]},
+      {i8({m, 192}), stated[1], stated[2], stated[3]},
+      {stated[0], f32({2, 48, 48, 4}), stated[2], stated[3]},
+      {stated[0], i8({2, 192, 48}), stated[2], stated[3]},
+      {stated[0], stated[1], f32({3, 50}), stated[3]},
+      {stated[0], stated[1], stated[2], f32({2, 96})},
+      {stated[0], stated[1], i8({3, 96}), stated[3]},
+  };
+  for (size_t i = 0; i < refused.size(); ++i)
+    EXPECT_TRUE(relate("packed_groupwise_matmul", refused[i], groups).refused) << i;
+}
+
 TEST(Relation, ProductsOfNarrowOperandsMayBeWide) {
   const Dim n = Dim::symbol("n");
   const auto narrow = [](Dims d, DType t = DType::kBF16) { return tensor_type(std::move(d), t); };

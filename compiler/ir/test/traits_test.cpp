@@ -128,6 +128,9 @@ TEST(Work, OfProductsIsTwoOperationsATerm) {
   EXPECT_EQ(flops("packed_matmul", {{5, 7}, {1, 7, 32}}, 55, {{"k", int64_t{7}}}), 2 * 5 * 7 * 11);
   EXPECT_EQ(flops("blockwise_matmul", {{5, 7}, {11, 1, 8}, {11, 1}}, 55, {{"k", int64_t{7}}}),
             2 * 5 * 7 * 11);
+  EXPECT_EQ(flops("packed_groupwise_matmul", {{5, 64}, {1, 16, 32, 4}, {1, 32}, {1, 32}}, 55,
+                  {{"k", int64_t{64}}}),
+            2 * 5 * 64 * 11);
   // 4 filters of 3 channels, 2 by 5.
   EXPECT_EQ(flops("conv2d", {{1, 3, 9, 9}, {4, 3, 2, 5}}, 160), 2.0 * 160 * 3 * 2 * 5);
   const Attrs last = {{"layout", std::string("nhwc")}};

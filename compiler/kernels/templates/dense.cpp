@@ -31,6 +31,10 @@
 // counts groups. Weights of f16 are converted as they are loaded, and where several tiles would
 // convert the same piece of a panel, once ahead of them, into a scratch.
 //
+// A product that rounds its rows to bytes (packed_groupwise_matmul, rounded_rows.h) does that ahead
+// of all else, all threads together. The blocks of k are its groups then: each begins with sums of
+// zero, which are added to those that wait, by the group's scales.
+//
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
 // stays in L1, and fused residual inputs may be read up to the last moment.
 #include "compiler/kernels/templates/dense.h"
@@ -80,7 +84,7 @@ struct Product : PackedMatmul, Panels {
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
-  auto matmul = analyse_packed_matmul(w);
+  auto matmul = analyse_packed_matmul(w, t);
   if (!matmul) return {};
   Product p;
   static_cast<PackedMatmul&>(p) = std::move(*matmul);
@@ -110,18 +114,20 @@ class DenseLowering {
         split_rows_(knob_text(c, "split") == "rows"),
         prefetch_(knob_text(c, "prefetch") == "spread" && p.stored == p.width),
         ahead_(knob_text(c, "ahead") == "epilogue"),
-        blocks_(k_blocks(p.steps(), knob_int(c, "k_block"), unroll_)),
+        blocks_(blocks_of(p, c)),
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.rows, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = panel_registers(p.rhs, p.dtype, p.vectors, p.lanes, p.fragment);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
-    sums_ = thread_scratch("sums", p.dtype, waiting * p.width);
+    sums_ = thread_scratch("sums", p.rounded ? DType::kF32 : p.dtype, waiting * p.width);
     if (p.converts()) converted_ = thread_scratch("converted", p.dtype, blocks_.size * p.width);
   }
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body = tiles_.prologue();
+    if (p_.rounded)
+      for (StmtRef& s : p_.rounded->round()) body.push_back(std::move(s));
     body.push_back(tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim&, const Dim& count) {
       std::vector<StmtRef> in_block;
       if (prefetch_)
@@ -138,11 +144,20 @@ class DenseLowering {
     }));
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
-    return make_function(w_, p_.frame, name, std::move(scratch), {accumulators_, panel_},
+    std::vector<BufferRef> registers = {accumulators_, panel_};
+    if (p_.rounded) {
+      for (BufferRef& b : p_.rounded->scratch()) scratch.push_back(std::move(b));
+      registers.push_back(p_.rounded->extremes);
+    }
+    return make_function(w_, p_.frame, name, std::move(scratch), std::move(registers),
                          kb::seq(std::move(body)));
   }
 
  private:
+  static KBlocks blocks_of(const Product& p, const Config& c) {
+    if (p.rounded) return {p.rounded->form.group / p.group, p.rounded->form.groups()};
+    return k_blocks(p.steps(), knob_int(c, "k_block"), knob_int(c, "unroll"));
+  }
   int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
   // All tiles of panel p, of which the first `vectors` hold columns.
@@ -167,7 +182,40 @@ class DenseLowering {
       all_tiles =
           kb::if_then(kb::lt(1, extent), kb::seq({convert(p, vectors, k0, k_extent), tiles(true)}),
                       std::move(all_tiles));
-    return kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
+    StmtRef all_blocks = kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
+    if (!p_.rounded || blocks_.count == 1) return all_blocks;
+    return kb::seq({zero_sums(vectors), std::move(all_blocks)});
+  }
+
+  // The sums of a block's rows, of no group yet.
+  StmtRef zero_sums(int vectors) const {
+    const Dim r = Dim::symbol("z_r"), v = Dim::symbol("z_v");
+    const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
+    StmtRef one = kb::store(sums_, r * p_.width + v * p_.lanes,
+                            kb::number(DType::kF32, 0, p_.lanes));
+    return kb::loop(LoopKind::kSerial, "z_r", 0, tiles_.first_row(end) - Dim::symbol("block_row"),
+                    kb::loop(LoopKind::kUnroll, "z_v", 0, vectors, std::move(one)));
+  }
+
+  // Adds the sums of a group of k to those of a tile.
+  StmtRef add_group(const RowTiles::Tile& t, const Dim& p, int vectors) const {
+    const Dim group = Dim::symbol("kb");
+    std::vector<StmtRef> all;
+    p_.rounded->name_columns(group, p * p_.width, vectors, p_.lanes, "g_", all);
+    for (int r = 0; r < t.rows; ++r) {
+      const std::string row = "g_" + std::to_string(r) + "_";
+      p_.rounded->name_row(group, tiles_.row_of(t, r), p_.lanes, row, all);
+      for (int v = 0; v < vectors; ++v) {
+        const Dim place = sums_at(t, r, v * p_.lanes);
+        kir::ValueRef total = blocks_.count > 1 ? kb::load(sums_, place, p_.lanes)
+                                                : kb::number(DType::kF32, 0, p_.lanes);
+        all.push_back(kb::store(
+            sums_, place,
+            RoundedRows::added(kb::reg(accumulators_, r * vectors + v), std::move(total), v,
+                               p_.lanes, "g_", row)));
+      }
+    }
+    return kb::seq(std::move(all));
   }
 
   // A block of the panel in the type of the sums.
@@ -237,12 +285,13 @@ class DenseLowering {
     const Dim element = r * vectors + v, place = sums_at(t, r, v * p_.lanes);
     std::vector<StmtRef> all = ahead(t, p, vectors);
     all.push_back(tile_zero(product, "i_"));
-    if (blocks_.count > 1)
+    if (blocks_.count > 1 && !p_.rounded)
       all.push_back(
           kb::if_then(kb::lt(0, Dim::symbol("kb")),
                       each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
     all.push_back(tile_product(product, "i_"));
-    all.push_back(each(kb::store(sums_, place, kb::reg(accumulators_, element))));
+    all.push_back(p_.rounded ? add_group(t, p, vectors)
+                             : each(kb::store(sums_, place, kb::reg(accumulators_, element))));
     return kb::seq(std::move(all));
   }
 
@@ -312,7 +361,7 @@ std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) c
     if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   Knob k_block{"k_block", {}};
   for (int64_t k : {64, 128, 192, 256, 384, 512, 1024})
-    if (k < p->steps()) k_block.choices.emplace_back(k);
+    if (k < p->steps() && !p->rounded) k_block.choices.emplace_back(k);
   k_block.choices.emplace_back(int64_t{0});
   return {std::move(rows),
           std::move(k_block),
@@ -330,7 +379,7 @@ bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& 
   const int64_t rows = knob_int(c, "rows");
   if (rows < 1 || rows > max_tile_rows(t, p->vectors)) return false;
   if (knob_int(c, "unroll") < 1 || knob_int(c, "block_rows") < rows) return false;
-  if (knob_int(c, "k_block") < 0) return false;
+  if (knob_int(c, "k_block") < 0 || (p->rounded && knob_int(c, "k_block") > 0)) return false;
   return has_tails(c, p->rows);
 }
 
@@ -346,7 +395,7 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
   return {{"rows", rows},
-          {"k_block", p->steps() > 2 * fits ? fits : int64_t{0}},
+          {"k_block", p->steps() > 2 * fits && !p->rounded ? fits : int64_t{0}},
           {"unroll", int64_t{4}},
           {"block_rows", int64_t{128}},
           {"prefetch", "spread"},

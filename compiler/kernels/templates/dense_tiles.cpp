@@ -1,6 +1,7 @@
 // The template "dense_tiles": "dense" (dense.cpp) for targets with matrix registers, of operands of
-// bf16 or 8 bits. Rows of all sizes are its: with a single one, the columns' tiles are loaded as
-// fast as vectors would load them, and a product of one row takes no longer than its load.
+// bf16 or 8 bits, also where it rounds its rows to bytes. Rows of all sizes are its: with a single
+// one, the columns' tiles are loaded as fast as vectors would load them, and a product of one row
+// takes no longer than its load.
 #include <utility>
 
 #include "compiler/kernels/templates/knobs.h"
@@ -22,7 +23,7 @@ struct Dense : TiledProduct {
 };
 
 std::optional<Dense> analyse(const Workload& w, const TargetInfo& t) {
-  auto matmul = analyse_packed_matmul(w);
+  auto matmul = analyse_packed_matmul(w, t);
   if (!matmul) return {};
   const auto fragment = tile_fragment_of(t, matmul->lhs->dtype, matmul->rhs->dtype, matmul->dtype);
   if (!fragment || !fits_tiles(matmul->layout, *fragment)) return {};
@@ -36,6 +37,15 @@ std::optional<Dense> analyse(const Workload& w, const TargetInfo& t) {
   p.rows = matmul->rows;
   p.matmul = std::move(*matmul);
   p.lhs_at = [](const Dim&, const Dim&, const Dim&, const Dim&) { return Dim(0); };
+  if (!p.matmul.rounded) return p;
+  // The groups of a row are pieces of k.
+  p.rounded = p.matmul.rounded;
+  const int64_t group = p.rounded->form.group;
+  p.depth = group;
+  p.taps = {p.rounded->form.groups(), 1};
+  p.lhs_at = [group](const Dim&, const Dim&, const Dim& i, const Dim&) { return i * group; };
+  p.ahead = p.rounded->round();
+  p.scratch = p.rounded->scratch();
   return p;
 }
 

@@ -2,10 +2,13 @@
 
 #include <string>
 
+#include "compiler/kernels/templates/knobs.h"
+
 namespace nimble::kernels {
 
-std::optional<PackedMatmul> analyse_packed_matmul(const Workload& w) {
-  if (w.anchor != "packed_matmul") return {};
+std::optional<PackedMatmul> analyse_packed_matmul(const Workload& w, const TargetInfo& t) {
+  const bool rounds = w.anchor == "packed_groupwise_matmul";
+  if (!rounds && w.anchor != "packed_matmul") return {};
   PackedMatmul p;
   p.frame = make_frame(w);
   if (!has_elementwise_epilogue(w, p.frame)) return {};
@@ -21,6 +24,15 @@ std::optional<PackedMatmul> analyse_packed_matmul(const Workload& w) {
   p.columns = ir::attr<int64_t>(call.attrs, "n");
   p.row_dims = row_dims(p.frame);
   p.rows = count_of(p.row_dims);
+  if (!rounds) return p;
+  // Who rounds rows waits for the others, so nobody may leave early because of an index.
+  const kir::BufferRef scales = parameter_buffer(w, p.frame, call.args[2]);
+  const kir::BufferRef sums = parameter_buffer(w, p.frame, call.args[3]);
+  if (!scales || !sums || has_index(w)) return {};
+  p.rounded = RoundedRows::of(ir::groupwise_of(call.attrs), p.rows, p.lhs, scales, sums,
+                              lanes_of(t, DType::kF32));
+  p.lhs = p.rounded->bytes;
+  p.dtype = DType::kI32;
   return p;
 }
 

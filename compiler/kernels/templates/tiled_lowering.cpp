@@ -28,6 +28,9 @@
 // same sums for them again. So all tiles have the same number of rows, the matrix's if these are
 // less than 16, and one shape serves all.
 //
+// Where the rows are bytes of groups with scales (rounded_rows.h), each piece of k begins with
+// zeros and its sums go through another scratch, from where they are added to those of the result.
+//
 // The elements of k behind the last full step are copied, of both sides, into scratch with zeros
 // behind them: a row of the left-hand side must not be read beyond its end, and what stands behind
 // it must not be multiplied, not even by zero. A block's are copied once for all panels, and not at
@@ -82,7 +85,9 @@ class TiledLowering {
     lhs_tiles_ = kb::tile_buffer("a", f_row.a, rows_, depth_, operands_.lhs);
     rhs_tiles_ =
         kb::tile_buffer("b", f_row.b, depth_ / group_, panels_.lanes * group_, operands_.rhs);
-    sums_ = thread_scratch("sums", f_row.sum, 2 * sums_of_job());
+    sums_ = thread_scratch("sums", p.rounded ? DType::kF32 : f_row.sum, 2 * sums_of_job());
+    if (p.rounded)
+      piece_sums_ = thread_scratch("piece_sums", f_row.sum, row_tiles_ * rows_ * panels_.width);
     if (rest_ > 0) rhs_rest_ = thread_scratch("rhs_rest", f_row.b, pieces * depth_ * panels_.width);
     if (copies_lhs())
       lhs_rest_ = thread_scratch("lhs_rest", f_row.a, (block_tiles_ + 1) * rows_ * depth_);
@@ -109,7 +114,12 @@ class TiledLowering {
     scratch.push_back(sums_);
     if (rest_ > 0) scratch.push_back(rhs_rest_);
     if (copies_lhs()) scratch.push_back(lhs_rest_);
-    return make_function(w_, frame_, name, std::move(scratch), {acc_, lhs_tiles_, rhs_tiles_},
+    std::vector<BufferRef> registers = {acc_, lhs_tiles_, rhs_tiles_};
+    if (p_.rounded) {
+      scratch.push_back(piece_sums_);
+      registers.push_back(p_.rounded->extremes);
+    }
+    return make_function(w_, frame_, name, std::move(scratch), std::move(registers),
                          kb::seq(std::move(all)));
   }
 
@@ -277,14 +287,14 @@ class TiledLowering {
     std::vector<Dim> rows;
     for (int i = 0; i < row_tiles; ++i)
       rows.push_back(bind(all, "row" + std::to_string(i), first_row(now.tile + i)));
-    for (int s = 0; s < row_tiles * panels_.vectors; ++s) all.push_back(kb::tile_zero(acc_, s));
+    all.push_back(p_.rounded ? zero_totals(now) : zero_tiles(row_tiles));
     if (full_steps_ > 0 || p_.filled) all.push_back(pieces(row_tiles, rows, now, last));
     if (shaped_outside_ && bodies() == 0) all.push_back(epilogue(last, 0, last.count));
     if (copies_lhs()) {
       const Side lhs{lhs_rest_, [&](int i) { return (rows[i] - rest_row_) * depth_; }, depth_};
       all.push_back(step(row_tiles, lhs, rhs_rest(0)));
     }
-    for (int i = 0; i < row_tiles; ++i)
+    for (int i = 0; !p_.rounded && i < row_tiles; ++i)
       for (int v = 0; v < panels_.vectors; ++v)
         all.push_back(kb::tile_store(sums_, sum_at(now, rows[i] - now.row, v), panels_.width, acc_,
                                      i * panels_.vectors + v));
@@ -303,6 +313,7 @@ class TiledLowering {
     const Dim j = p_.taps[1] == 1 ? Dim(0) : Dim::symbol("j");
     const Dim piece = i * p_.taps[1] + j;
     std::vector<StmtRef> all;
+    if (p_.rounded) all.push_back(zero_tiles(row_tiles));
     std::vector<Dim> lhs_rows;
     const Dim left = bind(all, "left", p_.lhs_at(image_, now.group, i, j));
     for (int r = 0; r < row_tiles; ++r)
@@ -330,10 +341,61 @@ class TiledLowering {
       const Side lhs{p_.lhs, [&](int r) { return lhs_rows[r] + full_steps_ * depth_; }, p_.pitch};
       all.push_back(step(row_tiles, lhs, rhs_rest(piece)));
     }
+    if (p_.rounded) all.push_back(add_piece(row_tiles, rows, now, piece));
     StmtRef loop = kb::seq(std::move(all));
     if (p_.taps[1] > 1) loop = kb::loop(LoopKind::kSerial, "j", 0, p_.taps[1], std::move(loop));
     if (p_.taps[0] > 1) loop = kb::loop(LoopKind::kSerial, "i", 0, p_.taps[0], std::move(loop));
     return loop;
+  }
+
+  StmtRef zero_tiles(int row_tiles) const {
+    std::vector<StmtRef> all;
+    for (int s = 0; s < row_tiles * panels_.vectors; ++s) all.push_back(kb::tile_zero(acc_, s));
+    return kb::seq(std::move(all));
+  }
+
+  // ---- pieces with scales of their own
+
+  // The result's sums of a job, of no piece yet.
+  StmtRef zero_totals(const Job& now) const {
+    std::vector<StmtRef> row;
+    for (int v = 0; v < panels_.vectors; ++v)
+      row.push_back(kb::store(sums_, sum_at(now, Dim::symbol("z_r"), v),
+                              kb::number(DType::kF32, 0, panels_.lanes)));
+    return kb::loop(LoopKind::kSerial, "z_r", 0, now.count, kb::seq(std::move(row)));
+  }
+
+  // Adds the sums of a piece to those of the result. The rows that the last tile computes again
+  // (its first ones) were added with the tile before.
+  StmtRef add_piece(int row_tiles, const std::vector<Dim>& rows, const Job& now,
+                    const Dim& piece) const {
+    const Dim r = Dim::symbol("a_r");
+    const auto place = [&](const Dim& row, int v) {
+      return row * panels_.width + v * panels_.lanes;
+    };
+    std::vector<StmtRef> all;
+    p_.rounded->name_columns(piece, now.panel * panels_.width, panels_.vectors, panels_.lanes, "a_",
+                             all);
+    for (int i = 0; i < row_tiles; ++i)
+      for (int v = 0; v < panels_.vectors; ++v)
+        all.push_back(kb::tile_store(piece_sums_, place(i * rows_, v), panels_.width, acc_,
+                                     i * panels_.vectors + v));
+    for (int i = 0; i < row_tiles; ++i) {
+      const Dim first = now.row + i * rows_;
+      std::vector<StmtRef> row;
+      p_.rounded->name_row(piece, first + r, panels_.lanes, "a_", row);
+      for (int v = 0; v < panels_.vectors; ++v) {
+        const Dim to = sum_at(now, i * rows_ + r, v);
+        row.push_back(kb::store(
+            sums_, to,
+            RoundedRows::added(
+                kb::load(piece_sums_, place(i * rows_ + first - rows[i] + r, v), panels_.lanes),
+                kb::load(sums_, to, panels_.lanes), v, panels_.lanes, "a_", "a_")));
+      }
+      all.push_back(kb::loop(LoopKind::kSerial, "a_r", 0, ir::min(row_count_ - first, rows_),
+                             kb::seq(std::move(row))));
+    }
+    return kb::seq(std::move(all));
   }
 
   // First element of a step of the panel. Each group of columns begins a panel.
@@ -447,6 +509,7 @@ class TiledLowering {
   TileOperands operands_;
   bool shaped_outside_ = true;  // by a region around all work, not by one for each product
   BufferRef acc_, lhs_tiles_, rhs_tiles_, sums_, lhs_rest_, rhs_rest_;
+  BufferRef piece_sums_;  // null unless pieces have scales of their own
   Dim row_count_, tiles_, blocks_;
   // Of a block.
   Dim image_, tile_begin_, tile_count_, share_, rest_row_, first_item_, row_groups_;

@@ -131,7 +131,8 @@ Config default_tiled_config(const TiledProduct& p, const TargetInfo& t) {
   }
   // The left-hand rows of a block take at most half of L2; where there are few panels to
   // split over the threads, there are more blocks.
-  const int64_t row_bytes = p.depth * static_cast<int64_t>(size_of(p.lhs->dtype));
+  const int64_t row_bytes =
+      (p.rounded ? p.k : p.depth) * static_cast<int64_t>(size_of(p.lhs->dtype));
   const int64_t panels = p.groups * tiled_panels(p, vectors).panels();
   int64_t block = 512;
   while (block > 32 && (block * row_bytes > t.l2_bytes / 2 || (panels < 8 && block > 64)))

@@ -10,6 +10,7 @@
 
 #include "compiler/kernels/template.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/rounded_rows.h"
 #include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
@@ -57,6 +58,9 @@ struct TiledProduct {
   std::function<kir::StmtRef(const TiledRows&)> store;  // with what is fused behind the product
   std::vector<kir::StmtRef> ahead;                      // stand before the product
   std::vector<kir::BufferRef> scratch;                  // that they and the left-hand side need
+  // Where the left-hand side are rows in bytes, whose pieces of k are groups: sums of a piece count
+  // by its scales, and those of the result are f32.
+  std::optional<RoundedRows> rounded;
 };
 
 // Whether panels of that layout can be cut into tiles.

@@ -393,6 +393,47 @@ void expect_equal_results(const ir::Module& m, const std::vector<std::vector<int
   for (int64_t i = 0; i < r[0]->elements(); ++i) EXPECT_EQ(r[0]->value(i), r[1]->value(i)) << i;
 }
 
+// Two groups of 64 in two columns; the other elements of x and of the weights are zeros.
+TEST(Operators, PackedGroupwiseProductsRoundEachGroupOverItsRange) {
+  const int64_t k = 128, n = 2;
+  const ir::Layout layout = *ir::parse_layout("panel2x4");
+  const ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(m, 128), f32], %w: Tensor[(1, 32, 2, 4), i8], %s: Tensor[(2, 2), f32], %t: Tensor[(2, 2), f32]) {
+  let %y = packed_groupwise_matmul(%x, %w, %s, %t) {group = 64, k = 128, n = 2, layout = "panel2x4"};
+  %y
+})");
+  std::vector<int8_t> w(static_cast<size_t>(k * n));
+  const auto weigh = [&](int64_t row, int64_t column, int v) {
+    w[static_cast<size_t>(layout.index_of(row, column, k))] = static_cast<int8_t>(v);
+  };
+  weigh(0, 0, 2), weigh(1, 0, 3), weigh(5, 0, -1), weigh(64, 0, 100), weigh(127, 1, -127);
+  const std::vector<float> scales = {0.5F, 1, 2, 0.25F}, sums = {0.5F * 4, 0, 2.0F * 100, -31.75F};
+  std::vector<float> x(static_cast<size_t>(5 * k));
+  const auto set = [&](int64_t row, int64_t at, float v) {
+    x[static_cast<size_t>(row * k + at)] = v;
+  };
+  // Steps of 1 from -10: 245 * 2 - 10 * 3. A fraction is rounded, ties to even.
+  set(0, 0, 245), set(0, 1, -10), set(0, 5, 0.5F);
+  // Steps of 1/255 from 0; a group of equal elements is exact.
+  set(1, 127, 1), set(1, 64, 0.501F);
+  for (int64_t i = 0; i < 64; ++i) set(1, i, 0.3F);
+  // Not finite, or of a range that is not.
+  set(2, 3, std::numeric_limits<float>::quiet_NaN());
+  set(3, 70, -std::numeric_limits<float>::infinity());
+  set(4, 0, 3e38F), set(4, 1, -3e38F);
+  const std::vector<ir::TensorRef> r = Interpreter(m).run_tensors(
+      "main", {ir::Tensor::of<float>(DType::kF32, {5, k}, x),
+               ir::Tensor::of<int8_t>(DType::kI8, {1, 32, 2, 4}, w),
+               ir::Tensor::of<float>(DType::kF32, {2, 2}, scales),
+               ir::Tensor::of<float>(DType::kF32, {2, 2}, sums)});
+  ASSERT_EQ(r[0]->shape, (Shape{5, 2}));
+  EXPECT_EQ(r[0]->value(0), 0.5 * (245 * 2 - 10 * 3));
+  EXPECT_EQ(r[0]->value(1), 0);
+  EXPECT_NEAR(r[0]->value(2), 0.5 * 0.3 * 4 + 2.0 * 100 * 128 / 255, 2e-5);
+  EXPECT_NEAR(r[0]->value(3), 0.25 * -127, 1e-5);
+  for (int64_t i = 4; i < 10; ++i) EXPECT_TRUE(std::isnan(r[0]->value(i))) << i;
+}
+
 TEST(Operators, PackedConvolutionsEqualPlainOnes) {
   ir::Module m = ir::parse_module(
       R"(fn @main(%x: Tensor[(2, 6, n, 3), f32], %w: Tensor[(3, 2, 3, 5), f32], %b: Tensor[(5), f32]) {

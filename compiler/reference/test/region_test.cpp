@@ -119,6 +119,9 @@ TEST(Regions, AreBitwisePartsOfTheWhole) {
           R"((%x: Tensor[(6, 20), f32], %w: Tensor[(3, 5, 4, 4), u8], %s: Tensor[(3, 2, 4), f32], %z: Tensor[(3, 2, 4), u8]) {
   let %p = blockwise_matmul(%x, %w, %s, %z) {bits = 8, block = 16, k = 20, n = 10, layout = "panel4x4", activations = i8};
   let %r = relu(%p);)",
+          R"((%x: Tensor[(6, 128), f32], %w: Tensor[(3, 32, 4, 4), i8], %s: Tensor[(2, 12), f32], %t: Tensor[(2, 12), f32]) {
+  let %p = packed_groupwise_matmul(%x, %w, %s, %t) {group = 64, k = 128, n = 10, layout = "panel4x4"};
+  let %r = relu(%p);)",
           R"((%q: Tensor[(2, 5, 8), f32], %k: Tensor[(2, 7, 8), f32], %m: Tensor[(2, 1, 5, 7), f32]) {
   let %r = attention(%q, %k, %k, %m) {heads = 2, scale = 0.5};)",
           // Rows and axes.

@@ -156,6 +156,21 @@ fn @main(%x: Tensor[(n, 96), f32], %w: Tensor[(5, 12, 32, 4), u8], %s: Tensor[(5
   }
 }
 
+// The same of rows that are rounded to bytes group by group.
+TEST(Oracle, OfGroupsOfBytesFindsWhatIsMissing) {
+  const Planted p(R"(
+fn @main(%x: Tensor[(n, 192), f32], %w: Tensor[(5, 48, 32, 4), i8], %s: Tensor[(3, 160), f32], %t: Tensor[(3, 160), f32])
+    -> Tensor[(n, 160), f32] {
+  let %y = packed_groupwise_matmul(%x, %w, %s, %t) {group = 64, k = 192, n = 160, layout = "panel32x4"};
+  %y
+})",
+                  149);
+  EXPECT_EQ(p.check(p.truth.outputs), std::nullopt);
+  EXPECT_TRUE(p.fault(144, 5, 0, 160)) << "the rows behind the last whole tile";
+  EXPECT_TRUE(p.fault(0, 149, 159, 1)) << "the last column";
+  EXPECT_TRUE(p.fault(0, 149, 80, 80)) << "the second of two threads' columns";
+}
+
 TEST(Oracle, ADefaultThatFailsLeavesItToTheReference) {
   const Planted p(kProduct, 149);
   EXPECT_FALSE(p.truth.sampled);

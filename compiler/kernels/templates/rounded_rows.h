@@ -1,0 +1,44 @@
+// Rows that a product rounds to bytes, group by group of k, before it multiplies them
+// (compiler/ir/groupwise.h): what the templates that serve such products share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/groupwise.h"
+#include "compiler/kernels/kernel_ir.h"
+
+namespace nimble::kernels {
+
+struct RoundedRows {
+  ir::Groupwise form;
+  kir::Dim rows;
+  kir::BufferRef x, scales, sums;  // operands
+  // Scratch of all threads: the rows as bytes, and of each group of a row its step and its least
+  // element, row by row.
+  kir::BufferRef bytes, steps, least;
+  kir::BufferRef extremes;  // registers of a group: what is largest, what is least, any NaN
+  int lanes = 1;            // that are rounded at a time
+
+  // For the operands of so many rows, on vectors of so many f32.
+  static RoundedRows of(const ir::Groupwise& form, const kir::Dim& rows, kir::BufferRef x,
+                        kir::BufferRef scales, kir::BufferRef sums, int lanes);
+  std::vector<kir::BufferRef> scratch() const { return {bytes, steps, least}; }
+
+  // Rounds all rows, each thread a share of their groups, and waits for the others. Nothing else of
+  // the kernel may check an index: a failed check leaves it.
+  std::vector<kir::StmtRef> round() const;
+
+  // Statements that name the scales of group `group` of some vectors of columns from `column` on,
+  // and what that group of a row has; the prefixes keep names apart.
+  void name_columns(const kir::Dim& group, const kir::Dim& column, int vectors, int width,
+                    const std::string& prefix, std::vector<kir::StmtRef>& out) const;
+  void name_row(const kir::Dim& group, const kir::Dim& row, int width, const std::string& prefix,
+                std::vector<kir::StmtRef>& out) const;
+  // `total` and what a group adds to it, whose sums of products in vector `v` are `sum` (i32), by
+  // the names of these prefixes.
+  static kir::ValueRef added(kir::ValueRef sum, kir::ValueRef total, int v, int width,
+                             const std::string& columns, const std::string& row);
+};
+
+}  // namespace nimble::kernels

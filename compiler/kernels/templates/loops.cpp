@@ -182,7 +182,8 @@ bool is_pullable_group(const ir::Function& group) {
             return true;
           case ir::ExprKind::kCall:
             // Shapes as operands were read by the shape function; the type has them.
-            return is_pullable(*b.value) && b.var->type->kind == ir::TypeKind::kTensor;
+            return (is_pullable(*b.value) || ir::traits_of(*b.value).in_out) &&
+                   b.var->type->kind == ir::TypeKind::kTensor;
           default:
             return false;
         }

@@ -63,8 +63,12 @@ class PoolNhwcLowering {
     NIMBLE_CHECK(x_, "pooling of something but a parameter");
     in_[1] = named_("in_height", in_[1]);
     in_[2] = named_("in_width", in_[2]);
-    out_[1] = named_("out_height", out_[1]);
-    out_[2] = named_("out_width", out_[2]);
+    put_ = frame_.result_dims[0];
+    for (const auto& [axis, name] : {std::pair<size_t, const char*>(1, "out_height"), {2, "out_width"}}) {
+      const bool own = put_[axis] == out_[axis];
+      out_[axis] = named_(name, out_[axis]);
+      if (own) put_[axis] = out_[axis];
+    }
     const auto& kernel = ir::attr<std::vector<int64_t>>(call_.attrs, "kernel");
     windows_ =
         windows_of(call_.attrs, {in_[1], in_[2]}, {out_[1], out_[2]}, {kernel[0], kernel[1]});
@@ -219,7 +223,7 @@ class PoolNhwcLowering {
   StmtRef put_at(const Dim& channel) const {
     const Dim x = Dim::symbol("column");
     return kb::let_index("put",
-                         kb::index(((image_ * out_[1] + line_) * out_[2] + x) * in_[3] + channel));
+                         kb::index(flat_offset(put_, {image_, line_, x, channel})));
   }
   StmtRef loop_over_taps(const std::string& axis, StmtRef body) const {
     const Dim begin = Dim::symbol(axis + "_begin"), end = Dim::symbol(axis + "_end");
@@ -251,7 +255,7 @@ class PoolNhwcLowering {
           const ValueRef column = kb::reg(columns_, place);
           value = value ? fold(column, std::move(value)) : column;
         }
-        all.push_back(kb::store_strided(frame_.results[0], put + p * in_[3] + v * lanes_, 1,
+        all.push_back(kb::store_strided(frame_.results[0], put + p * put_[3] + v * lanes_, 1,
                                         finish(std::move(value), windows_[1].taps), valid));
       }
     return all;
@@ -281,7 +285,7 @@ class PoolNhwcLowering {
   const ir::Expr& call_;
   kir::BufferRef x_;
   NamedExtents named_;
-  std::vector<Dim> in_, out_;
+  std::vector<Dim> in_, out_, put_;  // `put_`: by which the result lies in memory
   DType type_;
   int lanes_, unroll_;
   bool average_, with_padding_;

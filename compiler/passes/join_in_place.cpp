@@ -25,12 +25,12 @@
 // All tensors in such a storage carry the attribute `part`: (a number of the whole, pitch, first,
 // last), the columns of each row that are its own, by which the verifier of plans tells them apart.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "compiler/ir/axes.h"
 #include "compiler/ir/builder.h"
-#include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
@@ -129,6 +129,7 @@ class JoinInPlace {
     for (size_t i = out->bindings.size(); i-- > 0;) {
       const Binding& b = out->bindings[i];
       if (!concat_of(*b.value) || !seen.insert(b.var.get()).second) continue;
+      kept_.push_back(b.var);
       all_ = &out->bindings;
       result_ = out->result;
       if (join(i)) i = out->bindings.size();  // bindings moved
@@ -145,8 +146,11 @@ class JoinInPlace {
     bool in_place = false;
     size_t tensor = kNowhere, storage = kNowhere, kernel = kNowhere;
     std::vector<size_t> readers;
-    std::map<size_t, ir::FunctionRef> groups;  // what kernel and readers call instead
+    VarRef part;  // what stands for it then
   };
+  // Kernel calls as they are to be, by their places; scalars that their groups need beyond their
+  // tensors are still those of before.
+  using Calls = std::map<size_t, std::shared_ptr<Expr>>;
 
   const Expr& expr(size_t i) const { return *(*all_)[i].value; }
 
@@ -168,39 +172,41 @@ class JoinInPlace {
     const Concat c = *concat_of(expr(at));
     const size_t tensor = place(c.result.get());
     if (tensor >= at || expr(tensor).op != "memory.alloc_tensor" ||
-        !expr(tensor).args[0].is_var())
+        !expr(tensor).args[0].is_var() || kernel_between(tensor, at))
       return false;
-    const auto known = wholes_.find(c.result.get());
     std::optional<Whole> whole;
-    if (known != wholes_.end()) {
-      whole = known->second;
+    if (const auto known = wholes_.find(c.result.get()); known != wholes_.end()) {
       // Only along the same axis do its operands stand side by side there.
-      if (whole->axis != c.axis) return false;
+      if (known->second.axis == c.axis) whole = known->second;
     } else {
       whole = new_whole(c, tensor);
-      if (!whole) return false;
     }
-    const size_t storage = place(whole->storage.get());
+    const size_t storage = whole ? place(whole->storage.get()) : kNowhere;
     if (storage == kNowhere) return false;
     std::vector<Operand> operands = operands_of(c, *whole);
-    if (operands.empty()) return false;
+    Calls calls;
     size_t first = tensor;  // where the storage must be known
     size_t in_place = 0, copies = 0;
     for (Operand& o : operands) {
-      consider(o, c, *whole, at, tensor);
-      if (o.in_place && std::count_if(operands.begin(), operands.end(), [&](const Operand& p) {
-                          return o.atom.is_var() && is_var(p.atom, o.atom.var.get());
-                        }) > 1)
-        o.in_place = false;  // which of its places?
-      if (!o.in_place && !can_copy(o, *whole, device_of(*c.call))) return false;
+      const auto times = std::count_if(operands.begin(), operands.end(), [&](const Operand& p) {
+        return o.atom.is_var() && is_var(p.atom, o.atom.var.get());
+      });
+      if (times == 1) consider(o, c, *whole, at, tensor, calls);  // else: which of its places?
+      if (!o.in_place && !can_copy(o, *whole, device_of(*c.call), tensor)) return false;
       ++(o.in_place ? in_place : copies);
       if (o.in_place) first = std::min({first, o.tensor, o.storage});
     }
     // A copy is a call; there was one.
     if (in_place == 0 || copies > in_place) return false;
     if (!is_known_at(storage, operands, first)) return false;
-    apply(c, *whole, operands, at, tensor, storage, first);
+    apply(c, *whole, operands, calls, at, tensor, storage, first);
     return true;
+  }
+
+  bool kernel_between(size_t from, size_t to) const {
+    for (size_t i = from + 1; i < to; ++i)
+      if (is_kernel_call(expr(i)) || !ir::blocks_of(expr(i)).empty()) return true;
+    return false;
   }
 
   // The memory of a concatenation that is no other's operand.
@@ -236,8 +242,10 @@ class JoinInPlace {
     return out;
   }
 
-  // Finds what makes an operand and who reads it, and whether all of them work in place.
-  void consider(Operand& o, const Concat& c, const Whole& whole, size_t at, size_t tensor) const {
+  // Finds what makes an operand and who reads it, and whether all of them work in place; if so, they
+  // do in `calls`.
+  void consider(Operand& o, const Concat& c, const Whole& whole, size_t at, size_t tensor,
+                Calls& calls) const {
     if (!o.atom.is_var()) return;
     const Var* v = o.atom.var.get();
     o.tensor = place(v);
@@ -260,9 +268,10 @@ class JoinInPlace {
       if (!used || i == at) continue;
       const Expr& e = expr(i);
       if (!is_kernel_call(e)) return;
-      bool writes = false;
-      for (size_t k = inputs_of(e); k < e.args.size(); ++k) writes |= is_var(e.args[k], v);
-      if (writes && (o.kernel != kNowhere || !o.readers.empty())) return;
+      bool reads = false, writes = false;
+      for (size_t k = 0; k < e.args.size(); ++k)
+        (k < inputs_of(e) ? reads : writes) |= is_var(e.args[k], v);
+      if (writes && (reads || o.kernel != kNowhere || !o.readers.empty())) return;
       if (writes)
         o.kernel = i;
       else
@@ -270,26 +279,30 @@ class JoinInPlace {
     }
     if (o.kernel == kNowhere || o.kernel > tensor || device_of(expr(o.kernel)) != device_of(*c.call))
       return;
-    if (!o.readers.empty() && o.readers.front() < o.kernel) return;
     // Later readers need that nothing takes the whole's memory over.
     if (!o.readers.empty() && o.readers.back() > at &&
         (!whole.outermost || !is_read_by_kernels(c.result.get(), at)))
       return;
-    if (whole.contiguous()) {
-      o.in_place = is_aligned(o, whole, device_of(*c.call));
-      return;
+    if (whole.contiguous() && !is_aligned(o, whole, device_of(*c.call))) return;
+    o.part = whole.contiguous() ? o.atom.var
+                                : ir::make_var(v->name, type_in(o, whole), v->location);
+    // A kernel may have several operands of a concatenation, also as operand and result.
+    Calls now = calls;
+    std::vector<size_t> places = o.readers;
+    places.push_back(o.kernel);
+    for (const size_t i : places) {
+      const auto changed = now.find(i);
+      auto call = std::make_shared<Expr>(changed == now.end() ? expr(i) : *changed->second);
+      if (!whole.contiguous()) {
+        call->primitive = i == o.kernel ? with_pitched_result(*call, v, whole)
+                                        : with_pitched_operand(*call, v, whole);
+        if (!call->primitive || !serves_as_well(expr(i), *call->primitive)) return;
+      }
+      keep(*call, v);
+      replace(*call, v, o.part);
+      now[i] = std::move(call);
     }
-    const Dim& extent = whole.type->dims[whole.axis];
-    const ir::FunctionRef made = with_pitched_result(expr(o.kernel), v, whole.axis, extent);
-    if (!made || !serves_as_well(expr(o.kernel), *made)) return;
-    o.groups[o.kernel] = made;
-    for (const size_t r : o.readers) {
-      // A kernel may read one part of what it writes another of, if these are whole columns; it has
-      // one rewritten group for all that changes in it.
-      const ir::FunctionRef read = with_pitched_operand(expr(r), v, whole.axis, extent);
-      if (!read || !serves_as_well(expr(r), *read)) return;
-      o.groups[r] = read;
-    }
+    calls = std::move(now);
     o.in_place = true;
   }
 
@@ -311,21 +324,21 @@ class JoinInPlace {
     return offset && *offset % kGpuAlignment == 0;
   }
 
-  bool can_copy(const Operand& o, const Whole& whole, int64_t device) const {
-    if (whole.contiguous()) return is_aligned(o, whole, device);
-    if (!reads_no_part_of(o.atom, whole)) return false;
-    return serves(*copy_group(o.type, whole, device), device);
-  }
-
-  // Whether an operand lies elsewhere: not in another part of the same whole.
-  bool reads_no_part_of(const Atom& a, const Whole& whole) const {
-    const size_t i = a.is_var() ? place(a.var.get()) : kNowhere;
-    return i == kNowhere || expr(i).op != "memory.alloc_tensor" ||
-           !is_var(expr(i).args[0], whole.storage.get());
-  }
-
-  bool serves(const ir::Function& group, int64_t device) const {
-    return kernels::template_for(*context_.workloads->of(group), context_.target_of(device));
+  // Whether a kernel can copy an operand in front of binding `tensor`.
+  bool can_copy(const Operand& o, const Whole& whole, int64_t device, size_t tensor) const {
+    if (o.atom.is_global()) return false;
+    if (o.atom.is_var()) {
+      // There already, and none of another whole's rows, whose extents are that whole's.
+      const size_t i = place(o.atom.var.get());
+      const auto part = wholes_.find(o.atom.var.get());
+      if (i != kNowhere && i >= tensor) return false;
+      if (part != wholes_.end() && !part->second.contiguous()) return false;
+      if (o.atom.var->type->dims != o.type->dims) return false;
+    }
+    if (!is_aligned(o, whole, device)) return false;
+    return whole.contiguous() ||
+           kernels::template_for(*context_.workloads->of(*copy_group(o.type, whole, device)),
+                                 context_.target_of(device)) != nullptr;
   }
 
   // Whether the template that serves a call's group serves another one in its place.
@@ -350,10 +363,10 @@ class JoinInPlace {
 
   // ---- groups
 
-  // The call's group with result `v` as the first elements of rows with `extent` along the axis;
-  // null if it is no kernel's result but a value that passes through.
-  ir::FunctionRef with_pitched_result(const Expr& call, const Var* v, size_t axis,
-                                      const Dim& extent) const {
+  // The call's group with result `v` as the first elements of the whole's rows; null if the group
+  // does not make it but passes it through.
+  static ir::FunctionRef with_pitched_result(const Expr& call, const Var* v, const Whole& whole) {
+    const Dim& extent = whole.type->dims[whole.axis];
     const ir::Function& group = *call.primitive;
     size_t which = kNowhere;
     for (size_t i = inputs_of(call); i < call.args.size(); ++i)
@@ -379,9 +392,9 @@ class JoinInPlace {
       if (b.var == value) made = b.value.get();
     if (!made || ir::traits_of(*made).in_out) return nullptr;
     const VarRef part =
-        body.call("pitched", {value}, {{"axis", static_cast<int64_t>(axis)}, {"extent", extent}},
+        body.call("pitched", {value}, {{"axis", static_cast<int64_t>(whole.axis)}, {"extent", extent}},
                   value->name);
-    part->type = with_extent(value->type, axis, extent);
+    part->type = with_extent(value->type, whole.axis, extent);
     if (!tuple)
       return ir::make_function_of(group.parameters, body.finish(part), part->type, group.attrs,
                                   group.location);
@@ -394,9 +407,9 @@ class JoinInPlace {
                                 group.location);
   }
 
-  // The call's group with each parameter that gets `v` of rows with `extent` along the axis.
-  ir::FunctionRef with_pitched_operand(const Expr& call, const Var* v, size_t axis,
-                                       const Dim& extent) const {
+  // The call's group with `v` read from the whole's rows.
+  static ir::FunctionRef with_pitched_operand(const Expr& call, const Var* v, const Whole& whole) {
+    const size_t axis = whole.axis;
     const ir::Function& group = *call.primitive;
     std::vector<VarRef> parameters = group.parameters;
     ir::BlockBuilder body;
@@ -405,7 +418,7 @@ class JoinInPlace {
       if (i >= parameters.size() || parameters[i]->type->dims != v->type->dims) return nullptr;
       const VarRef own = parameters[i];
       if (is_var(group.body->result, own.get())) return nullptr;
-      parameters[i] = ir::make_var(own->name, with_extent(own->type, axis, extent), own->location);
+      parameters[i] = ir::make_var(own->name, with_extent(own->type, axis, whole.type->dims[axis]), own->location);
       const auto slice = ir::make_call(
           "slice", {parameters[i]},
           {{"axes", std::vector<int64_t>{static_cast<int64_t>(axis)}},
@@ -457,17 +470,26 @@ class JoinInPlace {
     return with_extent(o.type, whole.axis, whole.type->dims[whole.axis]);
   }
 
-  // A call of another group on the same tensors; scalars that it needs beyond are bound ahead.
-  ir::ExprRef calling(const Expr& call, const ir::FunctionRef& group, std::vector<Binding>& ahead) {
+  // A call with the scalars that its group needs beyond its parameters, which are bound `ahead`.
+  ir::ExprRef complete(const Expr& call, std::vector<Binding>& ahead) {
     auto now = std::make_shared<Expr>(call);
-    const size_t parameters = group->parameters.size();
-    std::vector<Atom> args(call.args.begin(), call.args.begin() + static_cast<long>(parameters));
-    append_extents(*group, call.location, args, ahead);
+    const auto tensors = call.args.begin() + static_cast<long>(call.primitive->parameters.size());
+    const auto results = call.args.begin() + static_cast<long>(inputs_of(call));
+    std::vector<Atom> args(call.args.begin(), tensors);
+    append_extents(*call.primitive, call.location, args, ahead);
     now->attrs["inputs"] = static_cast<int64_t>(args.size());
-    args.insert(args.end(), call.args.begin() + static_cast<long>(inputs_of(call)), call.args.end());
+    args.insert(args.end(), results, call.args.end());
     now->args = std::move(args);
-    now->primitive = group;
     return now;
+  }
+
+  // Drops the bindings of the scalars that a call alone had beyond its parameters.
+  void drop_extents(const Expr& call, std::set<size_t>& dropped) const {
+    for (size_t k = call.primitive->parameters.size(); k < inputs_of(call); ++k) {
+      const size_t i = call.args[k].is_var() ? place(call.args[k].var.get()) : kNowhere;
+      if (i != kNowhere && expr(i).op == "size" && uses(call.args[k].var.get()) == 1)
+        dropped.insert(i);
+    }
   }
 
   void append_extents(const ir::Function& group, const ir::Location& location,
@@ -497,11 +519,14 @@ class JoinInPlace {
       it->second = std::move(left);
   }
 
-  void apply(const Concat& c, const Whole& whole, std::vector<Operand>& operands, size_t at,
-             size_t tensor, size_t storage, size_t first) {
+  void apply(const Concat& c, const Whole& whole, const std::vector<Operand>& operands,
+             const Calls& calls, size_t at, size_t tensor, size_t storage, size_t first) {
     std::vector<Binding>& all = *all_;
     std::map<size_t, std::vector<Binding>> ahead;
     std::set<size_t> dropped = {at};
+    drop_extents(*c.call, dropped);
+    for (const auto& [i, call] : calls)
+      if (call->primitive != expr(i).primitive) drop_extents(expr(i), dropped);
     // The storage, a row longer where tensors of the whole's extents begin within a row.
     auto alloc = std::make_shared<Expr>(*all[storage].value);
     if (whole.outermost && !whole.contiguous()) {
@@ -514,58 +539,40 @@ class JoinInPlace {
     } else {
       all[storage].value = alloc;
     }
-    const Var* result = c.result.get();
     if (whole.outermost) {
       auto now = std::make_shared<Expr>(*all[tensor].value);
       now->attrs["part"] = std::vector<Dim>{whole.number, whole.pitch(), 0, whole.pitch()};
       all[tensor].value = std::move(now);
     }
+    for (const auto& [i, call] : calls) {
+      const bool same = call->primitive == expr(i).primitive;
+      all[i].value = same ? ir::ExprRef(call) : complete(*call, ahead[i]);
+    }
     bool read_later = false;
-    for (Operand& o : operands) {
-      const Type type = type_in(o, whole);
-      const ir::Location& location = c.call->location;
+    for (const Operand& o : operands) {
       if (!o.in_place) {
         copy(o, whole, *c.call, ahead[tensor]);
         context_.count("join-in-place.copies");
         continue;
       }
-      const Var* v = o.atom.var.get();
-      VarRef part = o.atom.var;
-      if (!whole.contiguous()) part = ir::make_var(v->name, type, v->location);
-      all[o.tensor] = {part, part_of(o, whole, type, location)};
+      const ir::Location location = expr(o.tensor).location;
+      all[o.tensor] = {o.part, part_of(o, whole, o.part->type, location)};
       dropped.insert(o.storage);
-      std::vector<size_t> calls = o.readers;
-      calls.push_back(o.kernel);
-      for (const size_t i : calls) {
-        auto now = std::make_shared<Expr>(*all[i].value);
-        keep(*now, v);
-        replace(*now, v, part);
-        if (const auto group = o.groups.find(i); group != o.groups.end()) {
-          // What another operand has changed in it already stays.
-          const ir::FunctionRef made =
-              i == o.kernel ? with_pitched_result(*now, part.get(), whole.axis,
-                                                  whole.type->dims[whole.axis])
-                            : nullptr;
-          (void)made;
-          all[i].value = calling(*now, group->second, ahead[i]);
-        } else {
-          all[i].value = std::move(now);
-        }
-      }
       Whole inside = whole;
       inside.begin = o.begin;
       inside.outermost = false;
-      wholes_.emplace(part.get(), std::move(inside));
+      wholes_.emplace(o.part.get(), std::move(inside));
+      kept_.push_back(o.part);
       read_later |= !o.readers.empty() && o.readers.back() > at;
       context_.count("join-in-place.operands");
     }
     if (read_later)
-      for (size_t i = at + 1; i < all.size(); ++i) {
-        if (!is_kernel_call(*all[i].value)) continue;
-        auto now = std::make_shared<Expr>(*all[i].value);
-        keep(*now, result);
-        all[i].value = std::move(now);
-      }
+      for (size_t i = at + 1; i < all.size(); ++i)
+        if (is_kernel_call(expr(i))) {
+          auto now = std::make_shared<Expr>(expr(i));
+          keep(*now, c.result.get());
+          all[i].value = std::move(now);
+        }
     std::vector<Binding> out;
     for (size_t i = 0; i < all.size(); ++i) {
       if (const auto it = ahead.find(i); it != ahead.end())
@@ -574,8 +581,8 @@ class JoinInPlace {
     }
     all = std::move(out);
     // A part that only the concatenation around it read has no name any more.
-    if (!whole.outermost && uses(result) == 0)
-      all.erase(all.begin() + static_cast<long>(place(result)));
+    if (!whole.outermost && uses(c.result.get()) == 0)
+      all.erase(all.begin() + static_cast<long>(place(c.result.get())));
     context_.count("join-in-place.concatenations");
   }
 
@@ -597,6 +604,7 @@ class JoinInPlace {
   PassContext& context_;
   std::set<std::string> parameter_symbols_;
   std::map<const Var*, Whole> wholes_;  // by the tensor that is a part
+  std::vector<VarRef> kept_;  // whose addresses are remembered
   int64_t wholes_made_ = 0;
   std::vector<Binding>* all_ = nullptr;  // of the block at hand
   Atom result_;

@@ -104,7 +104,8 @@ struct State {
   std::set<const Var*> ended;   // on every path
   std::map<const Var*, std::string> stale;
   std::set<size_t> freed, held;
-  std::map<int64_t, std::vector<std::pair<Dim, Dim>>> written;  // columns, by whole
+  // Columns, by the object and the number of the whole there.
+  std::map<std::pair<size_t, int64_t>, std::vector<std::pair<Dim, Dim>>> written;
   bool stopped = false;  // by memory.fatal
 };
 
@@ -217,12 +218,15 @@ class PlanVerifier {
     auto stale = state.stale.find(v);
     if (stale != state.stale.end())
       fault("P5", fmt::format("%{} is used after {}", v->name, stale->second));
-    if (!writes && name->second.part && !is_written(*name->second.part, state))
+    if (!writes && name->second.part && !is_written(name->second, state))
       fault("P10", fmt::format("%{} is read before all of it was written", v->name));
   }
 
-  bool is_written(const Part& part, const State& state) const {
-    const auto it = state.written.find(part.whole);
+  // Whether all columns of a part were written.
+  bool is_written(const Name& name, const State& state) const {
+    if (name.objects.size() != 1) return false;
+    const Part& part = *name.part;
+    const auto it = state.written.find({*name.objects.begin(), part.whole});
     auto left = it == state.written.end() ? std::vector<std::pair<Dim, Dim>>{} : it->second;
     Dim at = part.first;
     while (dims_.less_equal(part.last, at) != Proof::kYes) {
@@ -577,8 +581,10 @@ class PlanVerifier {
       if (e.args[i].is_var()) {
         const Var* w = same(e.args[i].var.get());
         make_stale(w, fmt::format("%{} was written over it", w->name), state);
-        if (const std::optional<Part>& part = names_[w].part)
-          state.written[part->whole].emplace_back(part->first, part->last);
+        const Name& name = names_[w];
+        if (name.part && name.objects.size() == 1)
+          state.written[{*name.objects.begin(), name.part->whole}].emplace_back(name.part->first,
+                                                                                name.part->last);
       }
   }
 

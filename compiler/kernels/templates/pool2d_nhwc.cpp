@@ -37,7 +37,7 @@ constexpr int kTogether[] = {4, 2, 1};  // neighbouring pixels, if registers suf
 // Lanes of a vector. Of bytes as many as it holds, where they fill all channels: parts of vectors
 // of bytes are dear on most machines.
 int pool_lanes(const Workload& w, const TargetInfo& t) {
-  const ir::Type& type = w.group->result_type;
+  const ir::Type& type = w.group->body->bindings[0].var->type;
   const auto channels = type->dims[3].as_constant();
   int lanes = group_lanes(*w.group, t);
   if (size_of(type->dtype) != 1 || !channels || *channels == 0) return lanes;
@@ -64,11 +64,11 @@ class PoolNhwcLowering {
     in_[1] = named_("in_height", in_[1]);
     in_[2] = named_("in_width", in_[2]);
     put_ = frame_.result_dims[0];
-    for (const auto& [axis, name] : {std::pair<size_t, const char*>(1, "out_height"), {2, "out_width"}}) {
-      const bool own = put_[axis] == out_[axis];
-      out_[axis] = named_(name, out_[axis]);
-      if (own) put_[axis] = out_[axis];
-    }
+    const bool own_height = put_[1] == out_[1], own_width = put_[2] == out_[2];
+    out_[1] = named_("out_height", out_[1]);
+    out_[2] = named_("out_width", out_[2]);
+    if (own_height) put_[1] = out_[1];
+    if (own_width) put_[2] = out_[2];
     const auto& kernel = ir::attr<std::vector<int64_t>>(call_.attrs, "kernel");
     windows_ =
         windows_of(call_.attrs, {in_[1], in_[2]}, {out_[1], out_[2]}, {kernel[0], kernel[1]});
@@ -312,7 +312,7 @@ bool Pool2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetI
 }
 
 Config Pool2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto channels = w.group->result_type->dims[3].as_constant();
+  const auto channels = w.group->body->bindings[0].var->type->dims[3].as_constant();
   const int64_t vectors = channels ? *channels / pool_lanes(w, t) : 4;
   return {{"unroll", vectors >= 4 ? int64_t{4} : vectors >= 2 ? int64_t{2} : int64_t{1}}};
 }

@@ -454,9 +454,9 @@ class PlanVerifier {
       ++report_.checked_sizes;  // some storage: the VM compares
     }
     if (e.attrs.contains("part")) name.part = part_of(v, e);
-    const auto whole = name.part ? std::optional(name.part->whole) : std::nullopt;
+    const auto number = name.part ? std::optional(name.part->whole) : std::nullopt;
     names_[v] = std::move(name);
-    make_stale(v, fmt::format("its memory was given to %{}", v->name), state, whole);
+    make_stale(v, fmt::format("its memory was given to %{}", v->name), state, number);
   }
 
   // Which columns of which rows the tensor is; nothing if that makes no sense, which is a fault.

@@ -12,11 +12,11 @@
 // is a stretch of the whole: a tensor at an offset, and no kernel changes. Otherwise the operand's
 // rows lie among the others', as channels-last images do: a row of y is `pitch` elements behind the
 // one before. %y is then of the whole's extents and begins where y's first row does, so that it is
-// the same kernel wherever y stands; the storage is a row longer for that. group' ends in `pitched`:
-// its result is an in/out argument, of which it writes the first elements of each row. What reads y
-// begins with a slice of the same. Templates are asked whether they serve that; where one does not,
-// and for what no kernel of this block makes (a parameter, a constant, the second time of the same
-// operand), a kernel copies the operand as the concatenation did.
+// the same kernel wherever y stands; the storage is a row longer for that. group' ends in
+// `pitched`: its result is an in/out argument, of which it writes the first elements of each row.
+// What reads y begins with a slice of the same. Templates are asked whether they serve that; where
+// one does not, and for what no kernel of this block makes (a parameter, a constant, the second
+// time of the same operand), a kernel copies the operand as the concatenation did.
 //
 // Later concatenations come first. An operand that is itself a concatenation thus has its place
 // when its own operands are looked at, and a dense block, in which each layer reads all before and
@@ -163,8 +163,7 @@ class JoinInPlace {
   // How often a variable is read in the block.
   int uses(const Var* v) const {
     int n = is_var(result_, v);
-    for (const Binding& b : *all_)
-      visit_atoms(*b.value, [&](const Atom& a) { n += is_var(a, v); });
+    for (const Binding& b : *all_) visit_atoms(*b.value, [&](const Atom& a) { n += is_var(a, v); });
     return n;
   }
 
@@ -242,8 +241,8 @@ class JoinInPlace {
     return out;
   }
 
-  // Finds what makes an operand and who reads it, and whether all of them work in place; if so, they
-  // do in `calls`.
+  // Finds what makes an operand and who reads it, and whether all of them work in place; if so,
+  // they do in `calls`.
   void consider(Operand& o, const Concat& c, const Whole& whole, size_t at, size_t tensor,
                 Calls& calls) const {
     if (!o.atom.is_var()) return;
@@ -277,15 +276,16 @@ class JoinInPlace {
       else
         o.readers.push_back(i);
     }
-    if (o.kernel == kNowhere || o.kernel > tensor || device_of(expr(o.kernel)) != device_of(*c.call))
+    if (o.kernel == kNowhere || o.kernel > tensor ||
+        device_of(expr(o.kernel)) != device_of(*c.call))
       return;
     // Later readers need that nothing takes the whole's memory over.
     if (!o.readers.empty() && o.readers.back() > at &&
         (!whole.outermost || !is_read_by_kernels(c.result.get(), at)))
       return;
     if (whole.contiguous() && !is_aligned(o, whole, device_of(*c.call))) return;
-    o.part = whole.contiguous() ? o.atom.var
-                                : ir::make_var(v->name, type_in(o, whole), v->location);
+    o.part =
+        whole.contiguous() ? o.atom.var : ir::make_var(v->name, type_in(o, whole), v->location);
     // A kernel may have several operands of a concatenation, also as operand and result.
     Calls now = calls;
     std::vector<size_t> places = o.readers;
@@ -392,8 +392,8 @@ class JoinInPlace {
       if (b.var == value) made = b.value.get();
     if (!made || ir::traits_of(*made).in_out) return nullptr;
     const VarRef part =
-        body.call("pitched", {value}, {{"axis", static_cast<int64_t>(whole.axis)}, {"extent", extent}},
-                  value->name);
+        body.call("pitched", {value},
+                  {{"axis", static_cast<int64_t>(whole.axis)}, {"extent", extent}}, value->name);
     part->type = with_extent(value->type, whole.axis, extent);
     if (!tuple)
       return ir::make_function_of(group.parameters, body.finish(part), part->type, group.attrs,
@@ -418,13 +418,13 @@ class JoinInPlace {
       if (i >= parameters.size() || parameters[i]->type->dims != v->type->dims) return nullptr;
       const VarRef own = parameters[i];
       if (is_var(group.body->result, own.get())) return nullptr;
-      parameters[i] = ir::make_var(own->name, with_extent(own->type, axis, whole.type->dims[axis]), own->location);
-      const auto slice = ir::make_call(
-          "slice", {parameters[i]},
-          {{"axes", std::vector<int64_t>{static_cast<int64_t>(axis)}},
-           {"starts", std::vector<Dim>{0}},
-           {"ends", std::vector<Dim>{own->type->dims[axis]}}},
-          own->location);
+      parameters[i] = ir::make_var(own->name, with_extent(own->type, axis, whole.type->dims[axis]),
+                                   own->location);
+      const auto slice = ir::make_call("slice", {parameters[i]},
+                                       {{"axes", std::vector<int64_t>{static_cast<int64_t>(axis)}},
+                                        {"starts", std::vector<Dim>{0}},
+                                        {"ends", std::vector<Dim>{own->type->dims[axis]}}},
+                                       own->location);
       body.append({own, slice});
     }
     for (const Binding& b : group.body->bindings) body.append(b);
@@ -456,13 +456,12 @@ class JoinInPlace {
                              const ir::Location& location) {
     const Dim first = o.begin * whole.inner();
     const Dim last = first + o.type->dims[whole.axis] * whole.inner();
-    return ir::make_call(
-        "memory.alloc_tensor", {whole.storage},
-        {{"shape", type->dims},
-         {"dtype", type->dtype},
-         {"offset", first * static_cast<int64_t>(size_of(type->dtype))},
-         {"part", std::vector<Dim>{whole.number, whole.pitch(), first, last}}},
-        location);
+    return ir::make_call("memory.alloc_tensor", {whole.storage},
+                         {{"shape", type->dims},
+                          {"dtype", type->dtype},
+                          {"offset", first * static_cast<int64_t>(size_of(type->dtype))},
+                          {"part", std::vector<Dim>{whole.number, whole.pitch(), first, last}}},
+                         location);
   }
 
   static Type type_in(const Operand& o, const Whole& whole) {
@@ -604,7 +603,7 @@ class JoinInPlace {
   PassContext& context_;
   std::set<std::string> parameter_symbols_;
   std::map<const Var*, Whole> wholes_;  // by the tensor that is a part
-  std::vector<VarRef> kept_;  // whose addresses are remembered
+  std::vector<VarRef> kept_;            // whose addresses are remembered
   int64_t wholes_made_ = 0;
   std::vector<Binding>* all_ = nullptr;  // of the block at hand
   Atom result_;

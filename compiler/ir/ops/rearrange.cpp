@@ -313,8 +313,8 @@ RelationResult relate_concat(RelationContext& c) {
 }
 
 RelationResult relate_pitched(RelationContext& c) {
-  const auto axis = static_cast<size_t>(
-      normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0)));
+  const auto axis =
+      static_cast<size_t>(normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0)));
   Dims out = dims(c, 0);
   const Dim& extent = attr<Dim>(c.call.attrs, "extent");
   if (c.dims.less(extent, out[axis]) == Proof::kYes) {

@@ -183,21 +183,21 @@ bool is_pullable_group(const ir::Function& group) {
            last.value->kind == ir::ExprKind::kTuple &&
            std::any_of(last.value->args.begin(), last.value->args.end(), is_it);
   };
-  return std::all_of(
-      group.body->bindings.begin(), group.body->bindings.end(), [&](const ir::Binding& b) {
-        switch (b.value->kind) {
-          case ir::ExprKind::kAtom:
-          case ir::ExprKind::kTuple:
-          case ir::ExprKind::kGetField:
-            return true;
-          case ir::ExprKind::kCall:
-            // Shapes as operands were read by the shape function; the type has them.
-            return (is_pullable(*b.value) || is_part(b)) &&
-                   b.var->type->kind == ir::TypeKind::kTensor;
-          default:
-            return false;
-        }
-      });
+  return std::all_of(group.body->bindings.begin(), group.body->bindings.end(),
+                     [&](const ir::Binding& b) {
+                       switch (b.value->kind) {
+                         case ir::ExprKind::kAtom:
+                         case ir::ExprKind::kTuple:
+                         case ir::ExprKind::kGetField:
+                           return true;
+                         case ir::ExprKind::kCall:
+                           // Shapes as operands were read by the shape function; the type has them.
+                           return (is_pullable(*b.value) || is_part(b)) &&
+                                  b.var->type->kind == ir::TypeKind::kTensor;
+                         default:
+                           return false;
+                       }
+                     });
 }
 
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {

@@ -222,8 +222,7 @@ class PoolNhwcLowering {
   }
   StmtRef put_at(const Dim& channel) const {
     const Dim x = Dim::symbol("column");
-    return kb::let_index("put",
-                         kb::index(flat_offset(put_, {image_, line_, x, channel})));
+    return kb::let_index("put", kb::index(flat_offset(put_, {image_, line_, x, channel})));
   }
   StmtRef loop_over_taps(const std::string& axis, StmtRef body) const {
     const Dim begin = Dim::symbol(axis + "_begin"), end = Dim::symbol(axis + "_end");

@@ -74,8 +74,7 @@ bool is_pooling(const Workload& w, bool channels_last) {
   const DType t = w.group->result_type->dtype;
   const std::vector<ir::Binding>& calls = w.group->body->bindings;
   // Behind it stands at most what makes the result a part.
-  return (calls.size() == 1 ||
-          (calls.size() == 2 && ir::traits_of(*calls[1].value).in_out)) &&
+  return (calls.size() == 1 || (calls.size() == 2 && ir::traits_of(*calls[1].value).in_out)) &&
          ir::image_layout_of(calls[0].value->attrs).channels_last() == channels_last &&
          compute_type(t) == t && t != DType::kBool;
 }

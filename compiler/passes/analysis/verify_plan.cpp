@@ -480,8 +480,8 @@ class PlanVerifier {
       rows |= dims_.equal(count, p.pitch) == Proof::kYes;
     }
     if (!rows && dims_.equal(count, p.count()) != Proof::kYes)
-      fault("P10", fmt::format("%{} has neither its columns' extents nor those of whole rows",
-                               v->name));
+      fault("P10",
+            fmt::format("%{} has neither its columns' extents nor those of whole rows", v->name));
     return p;
   }
 
@@ -597,8 +597,8 @@ class PlanVerifier {
     const Part& part = *name->second.part;
     if (i >= inputs ? !writes_columns(*e.primitive, i - inputs, *v, part)
                     : !reads_columns(*e.primitive, i, *v, part))
-      fault("P10", fmt::format("%{} is {} beyond its columns", v->name,
-                               i >= inputs ? "written" : "read"));
+      fault("P10",
+            fmt::format("%{} is {} beyond its columns", v->name, i >= inputs ? "written" : "read"));
   }
 
   static const Expr* definition_in(const ir::Function& group, const Atom& a) {

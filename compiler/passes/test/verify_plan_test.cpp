@@ -288,7 +288,8 @@ fn @main(%x: VEC) -> (VEC, VEC) {
   !_ = memory.release(%s);
   %r
 })"},
-    {"P10", "%y is written beyond its columns", R"(fn @main(%x: Tensor[(m, 8), f32]) -> Tensor[(m, 8), f32] {
+    {"P10", "%y is written beyond its columns",
+     R"(fn @main(%x: Tensor[(m, 8), f32]) -> Tensor[(m, 8), f32] {
   !%s: MEM = memory.alloc_storage() {bytes = 32*m, alignment = 64, device = 0};
   !%y: Tensor[(m, 8), f32] = memory.alloc_tensor(%s) {shape = (m, 8), dtype = f32, offset = 0, part = (1, 8, 0, 5)};
   !_ = memory.invoke_mut group fn(%p: Tensor[(m, 8), f32]) -> Tensor[(m, 8), f32] attrs {primitive = true} { let %q: Tensor[(m, 8), f32] = exp(%p); %q } (%x, %y) {inputs = 1};
@@ -296,7 +297,8 @@ fn @main(%x: VEC) -> (VEC, VEC) {
   !_ = memory.kill(%s);
   %x
 })"},
-    {"P10", "%y is read beyond its columns", R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 8), f32] {
+    {"P10", "%y is read beyond its columns",
+     R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 8), f32] {
   !%s: MEM = memory.alloc_storage() {bytes = 32*m, alignment = 64, device = 0};
   !%t: MEM = memory.alloc_storage() {bytes = 32*m, alignment = 64, device = 0};
   !%y: Tensor[(m, 8), f32] = memory.alloc_tensor(%s) {shape = (m, 8), dtype = f32, offset = 0, part = (1, 8, 0, 5)};
@@ -315,7 +317,8 @@ fn @main(%x: VEC) -> (VEC, VEC) {
   !_ = memory.kill(%s);
   %x
 })"},
-    {"P7", "%z is written while %y is read or written in its place", R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 5), f32] {
+    {"P7", "%z is written while %y is read or written in its place",
+     R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 5), f32] {
   !%s: MEM = memory.alloc_storage() {bytes = 64*m + 64, alignment = 64, device = 0};
   !%y: Tensor[(m, 16), f32] = memory.alloc_tensor(%s) {shape = (m, 16), dtype = f32, offset = 0, part = (1, 16, 0, 5)};
   !_ = memory.invoke_mut group fn(%p: Tensor[(m, 5), f32]) -> Tensor[(m, 16), f32] attrs {primitive = true} { let %q: Tensor[(m, 16), f32] = pitched(%p) {axis = 1, extent = 16}; %q } (%x, %y) {inputs = 1};

@@ -303,7 +303,7 @@ std::vector<kir::Function> KernelSet::gpu_forms(const Entry& e, const tuned::Can
         "leave one of the two out");
   };
   const kernels::Template* t = kernels::find_template(candidate.template_name);
-  if (!t->accepts(e.workload, target) || !t->valid(e.workload, candidate.config, target))
+  if (!t->serves(e.workload, target) || !t->valid(e.workload, candidate.config, target))
     refuse("the schedule does not fit");
   std::vector<kir::Function> out = t->lower(e.workload, candidate.config, target, prefix).functions;
   if (out.size() != own.size()) refuse("it has other parts");

@@ -85,6 +85,7 @@ struct Traits {
   Memory memory = Memory::kOwn;
   bool in_place = false;       // may be done in its first operand's memory where that is dead
   bool effect = false;         // stops the run or changes memory: stays though nobody reads it
+  bool in_out = false;         // as a group's result it is a part of an in/out argument
   bool names_symbols = false;  // reads its operand's elements: the values of `symbols`
   bool placement = false;      // says on which device its operand's value is wanted
   // ---- axes and attributes

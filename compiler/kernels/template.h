@@ -41,6 +41,8 @@ class Template {
   virtual std::string_view name() const = 0;
   // Whether its kernels are a GPU's: others serve CPUs alone.
   virtual bool for_gpu() const { return false; }
+  // Whether results may be parts of in/out arguments (the trait in_out).
+  virtual bool writes_parts() const { return false; }
   virtual bool accepts(const Workload& w, const TargetInfo& t) const = 0;
   // The search space: the product of the choices, less what `valid` rejects.
   virtual std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const = 0;
@@ -52,7 +54,7 @@ class Template {
                         const std::string& name) const = 0;
   // Whether it serves a workload on a machine of its kind or another.
   bool serves(const Workload& w, const TargetInfo& t) const {
-    return for_gpu() == t.is_gpu() && accepts(w, t);
+    return for_gpu() == t.is_gpu() && (!w.writes_part() || writes_parts()) && accepts(w, t);
   }
 };
 

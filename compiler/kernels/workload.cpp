@@ -43,7 +43,7 @@ using Ints = std::vector<int64_t>;
 
 int weight(const Expr& e) {
   const ir::OpInfo* info = ir::find_op(e.op);
-  if (info == nullptr) return -1;
+  if (info == nullptr || info->traits.in_out) return -1;
   switch (info->fusion) {
     case ir::FusionKind::kAnchor:
       return 3;
@@ -59,6 +59,19 @@ int weight(const Expr& e) {
       return 0;
   }
   return 0;
+}
+
+const Expr* definition_in(const Function& group, const Atom& a) {
+  for (const ir::Binding& b : group.body->bindings)
+    if (a.is_var() && b.var == a.var) return b.value.get();
+  return nullptr;
+}
+
+// The group's result, or the fields of the tuple that it makes.
+std::vector<Atom> results_of(const Function& group) {
+  const Expr* e = definition_in(group, group.body->result);
+  if (e && e->kind == ExprKind::kTuple) return e->args;
+  return {group.body->result};
 }
 
 void choose_anchor(Workload& w) {
@@ -189,9 +202,14 @@ Workload make_workload(const Function& primitive, std::vector<bool> constant_par
     scalar(name);
     w.extra_scalars.push_back(value);
   }
-  const Type& r = group->result_type;
-  for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
-    tensor(t, exec::Access::kOut, collapse.has_value());
+  for (const Atom& a : results_of(*group)) {
+    const Expr* part = definition_in(*group, a);
+    const exec::Access access =
+        part && ir::traits_of(*part).in_out ? exec::Access::kInOut : exec::Access::kOut;
+    const Type& r = ir::type_of(a);
+    for (const Type& t : r->kind == ir::TypeKind::kTuple ? r->elements : std::vector<Type>{r})
+      tensor(t, access, collapse.has_value());
+  }
 
   w.group = std::move(group);
   w.constant_parameter = std::move(constant_parameter);
@@ -208,6 +226,12 @@ std::string source_of(const ir::Function& group) {
   for (const ir::Binding& b : group.body->bindings)
     if (!b.value->op.empty()) s += (s.empty() ? "" : "+") + b.value->op;
   return s;
+}
+
+bool Workload::writes_part() const {
+  return std::any_of(
+      contract.arguments.begin(), contract.arguments.end(),
+      [](const exec::KernelArgument& a) { return a.access == exec::Access::kInOut; });
 }
 
 std::string Workload::identity() const {

@@ -36,6 +36,8 @@ struct Workload {
   // The key and which parameters are constant: with constants it is another kernel, and has a
   // record of its own.
   std::string identity() const;
+  // Whether a result is part of an in/out argument (the trait in_out).
+  bool writes_part() const;
 };
 using WorkloadRef = std::shared_ptr<const Workload>;
 

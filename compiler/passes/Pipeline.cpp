@@ -90,6 +90,7 @@ const std::vector<std::string>& default_pipeline() {
       // Memory and shapes become explicit: from here on the order of bindings matters.
       "lower-memory",
       "write-through",
+      "join-in-place",
       "update-in-place",
       "plan-memory",
       "lower-shapes",

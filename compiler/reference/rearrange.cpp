@@ -80,6 +80,19 @@ Origin pad(const OpCall& c) {
   };
 }
 
+// Behind the operand's elements there is nothing yet.
+Origin pitched(const OpCall& c) {
+  const auto axis = static_cast<size_t>(
+      ir::axis_from_front(ir::attr<int64_t>(c.e.attrs, "axis"), c.in[0].rank()));
+  return
+      [axis, shape = c.in[0].shape, strides = strides_of(c.in[0].shape)](const Shape& at, int64_t) {
+        if (at[axis] >= shape[axis]) return kNowhere;
+        int64_t from = 0;
+        for (size_t k = 0; k < at.size(); ++k) from += at[k] * strides[k];
+        return from;
+      };
+}
+
 int64_t checked_index(const OpCall& c, int64_t index, int64_t extent) {
   int64_t i = index < 0 ? index + extent : index;
   if (i < 0 || i >= extent)
@@ -247,6 +260,7 @@ OriginRule find_origin(const std::string& op) {
                                                            {"expand", expand},
                                                            {"slice", slice},
                                                            {"pad", pad},
+                                                           {"pitched", pitched},
                                                            {"gather", gather},
                                                            {"gather_elements", gather_elements},
                                                            {"take_row", take_row},

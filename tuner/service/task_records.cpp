@@ -68,6 +68,9 @@ Case TaskRecords::case_at(size_t point, const Policy& policy) const {
   c.threads = static_cast<int32_t>(threads_);
   c.seed = data_seed(task_, at);
   c.inputs = task_.fills_at(at);
+  // Of an in/out argument the other elements are 0, as in the reference's result.
+  for (const exec::KernelArgument& a : task_.workload().contract.arguments)
+    if (a.access == exec::Access::kInOut) c.inputs.push_back({0, 0, false});
   c.stepping = task_.stepping;
   c.policy = policy;
   return c;

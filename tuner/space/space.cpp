@@ -26,8 +26,7 @@ size_t below(Random& random, size_t n) {
 
 Space::Space(const kernels::Workload& w, const kernels::TargetInfo& t) : workload_(w), target_(t) {
   for (const kernels::Template* schedule : kernels::all_templates())
-    if (schedule->for_gpu() == t.is_gpu() && schedule->accepts(w, t))
-      parts_.push_back({schedule, schedule->knobs(w, t)});
+    if (schedule->serves(w, t)) parts_.push_back({schedule, schedule->knobs(w, t)});
   if (parts_.empty())
     throw Error(Status::kUnsupported, "workload " + w.anchor,
                 fmt::format("no kernel template serves it on {}", t.level),

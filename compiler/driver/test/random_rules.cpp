@@ -14,7 +14,8 @@ using ir::Type;
 using ir::TypeKind;
 
 bool is_internal(const OpInfo& op) {
-  static const std::set<std::string> kNames = {"assert_shape", "device_copy", "on_device", "pack"};
+  static const std::set<std::string> kNames = {"assert_shape", "device_copy", "on_device", "pack",
+                                               "pitched"};
   if (op.name.find('.') != std::string::npos || op.name.starts_with("packed_")) return true;
   if (kNames.count(op.name)) return true;
   return std::any_of(op.attrs.begin(), op.attrs.end(), [](const AttrSpec& a) {

@@ -312,6 +312,20 @@ RelationResult relate_concat(RelationContext& c) {
   return {tensor_type(std::move(out), dtype(c, 0)), std::move(contents)};
 }
 
+RelationResult relate_pitched(RelationContext& c) {
+  const auto axis =
+      static_cast<size_t>(normalize_axis(c, attr<int64_t>(c.call.attrs, "axis"), rank(c, 0)));
+  Dims out = dims(c, 0);
+  const Dim& extent = attr<Dim>(c.call.attrs, "extent");
+  if (c.dims.less(extent, out[axis]) == Proof::kYes) {
+    c.fail(fmt::format("{} elements along axis {} have no room in {}", out[axis].str(), axis,
+                       extent.str()),
+           "give a larger extent");
+  }
+  out[axis] = extent;
+  return {tensor_type(std::move(out), dtype(c, 0)), std::nullopt};
+}
+
 RelationResult relate_pad(RelationContext& c) {
   Dims out = dims(c, 0), before, after;
   const size_t r = out.size();

@@ -52,6 +52,7 @@ std::optional<Convolution> convolution_of(const Workload& w) {
     if (!e.args[i].is_constant() && !parameter_buffer(w, frame, e.args[i])) return std::nullopt;
   for (const ir::Binding& b : w.group->body->bindings) {
     if (&b == frame.anchor || b.value->kind != ir::ExprKind::kCall) continue;
+    if (ir::traits_of(*b.value).in_out) continue;
     // A failing index check would leave the others at the barrier.
     if (!is_pullable(*b.value) || ir::traits_of(*b.value).indexes) return std::nullopt;
   }

@@ -299,12 +299,13 @@ class DenseLowering {
   std::vector<StmtRef> ahead(const RowTiles::Tile& t, const Dim& p, int vectors) const {
     if (!ahead_) return {};
     std::vector<StmtRef> out;
-    const Dim first = t.row * p_.n + p * p_.width;
-    const auto add = [&](const BufferRef& b, bool for_write) {
-      out.push_back(prefetch_tile(b, first, t.rows, p_.n, vectors * p_.lanes, for_write));
+    const auto add = [&](const BufferRef& b, const Dim& pitch, bool for_write) {
+      const Dim first = t.row * pitch + p * p_.width;
+      out.push_back(prefetch_tile(b, first, t.rows, pitch, vectors * p_.lanes, for_write));
     };
-    for (const BufferRef& b : epilogue_operands(w_, p_.frame)) add(b, false);
-    for (const BufferRef& b : p_.frame.results) add(b, true);
+    for (const BufferRef& b : epilogue_operands(w_, p_.frame)) add(b, p_.n, false);
+    for (size_t i = 0; i < p_.frame.results.size(); ++i)
+      add(p_.frame.results[i], p_.frame.result_dims[i].back(), true);
     if (blocks_.count == 1) return out;
     return {kb::if_then(kb::eq(Dim::symbol("kb"), blocks_.count - 1), kb::seq(std::move(out)))};
   }

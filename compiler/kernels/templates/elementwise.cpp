@@ -75,6 +75,12 @@ class ElementwiseLowering {
     return group.vectorizable(a);
   }
 
+  bool is_part(size_t r) const { return frame_.result_dims[r] != frame_.result_types[r]->dims; }
+  // The extents by which a result lies in memory, where it is walked as `a`.
+  std::vector<Dim> dims_of(size_t r, const ir::Atom& a) const {
+    return is_part(r) ? frame_.result_dims[r] : ir::type_of(a)->dims;
+  }
+
   const ir::Binding* formed_by(const std::string& op, const ir::Atom& a) const {
     return kernels::formed_by(*w_.group, op, a);
   }
@@ -151,7 +157,7 @@ class ElementwiseLowering {
     const ir::Atom& a = frame_.result_atoms[together[0]];
     if (is_plain(a)) {
       GroupEvaluator group = evaluator();
-      if (together.size() == 1)
+      if (together.size() == 1 && !is_part(together[0]))
         if (StmtRef all = interleaved(group, frame_.result_atoms, together[0])) {
           nests.push_back(std::move(all));
           return;
@@ -162,13 +168,15 @@ class ElementwiseLowering {
     }
     GroupEvaluator probe = evaluator();
     std::vector<ir::Atom> atoms = frame_.result_atoms;
-    const ir::Atom inner = strip_reshapes(probe, a);
+    // The elements of a part are not one behind the other: no other extents describe them.
+    const bool part = is_part(together[0]);
+    const ir::Atom inner = part ? probe.resolve(a) : strip_reshapes(probe, a);
     atoms[together[0]] = inner;
-    if (StmtRef all = interleaved(probe, atoms, together[0])) {
+    if (StmtRef all = part ? nullptr : interleaved(probe, atoms, together[0])) {
       nests.push_back(std::move(all));
       return;
     }
-    if (const auto shuffle = shuffle_of(probe, inner)) {
+    if (const auto shuffle = part ? std::nullopt : shuffle_of(probe, inner)) {
       for (size_t turn = 0; turn < shuffle->parts.size(); ++turn) {
         GroupEvaluator group = evaluator();
         group.choose_part(shuffle->concat, shuffle->parts[turn]);
@@ -242,7 +250,8 @@ class ElementwiseLowering {
         at.back() = s.at + begin;
         kir::ValueRef v = kb::cast(buffer->dtype, groups[part].value(a, at, lanes_, s.valid));
         std::vector<StmtRef> all = groups[part].take_statements();
-        all.push_back(kb::store_strided(buffer, flat_offset(dims, at), 1, std::move(v), s.valid));
+        all.push_back(
+            kb::store_strided(buffer, flat_offset(dims_of(r, a), at), 1, std::move(v), s.valid));
         return all;
       };
       row.push_back(
@@ -391,7 +400,7 @@ class ElementwiseLowering {
       std::vector<StmtRef> ahead, stores;
       for (size_t r : results) {
         const kir::BufferRef& buffer = frame_.results[r];
-        const std::vector<Dim> dims = ir::type_of(atoms[r])->dims;
+        const std::vector<Dim> dims = dims_of(r, atoms[r]);
         if (groups.size() > 1) {
           std::vector<kir::ValueRef> turns;
           for (GroupEvaluator& one : groups) {

@@ -58,10 +58,13 @@ Frame make_frame(const Workload& w) {
   }
   for (size_t i = 0; i < f.result_atoms.size(); ++i) {
     const ir::Type type = ir::type_of(f.result_atoms[i]);
-    f.result_types.push_back(type);
+    const ir::Expr* part = definition(*group.body, f.result_atoms[i]);
+    if (part && ir::traits_of(*part).in_out) f.result_atoms[i] = part->args[0];
+    f.result_types.push_back(ir::type_of(f.result_atoms[i]));
     if (type->kind == ir::TypeKind::kTuple) {  // an anchor with several results, returned whole
       NIMBLE_CHECK(f.result_atoms.size() == 1, "a tuple inside a tuple");
       f.result_types = type->elements;
+      for (const ir::Type& t : type->elements) f.result_dims.push_back(t->dims);
       for (size_t j = 0; j < type->elements.size(); ++j) {
         auto b = std::make_shared<kir::Buffer>(
             *kb::buffer("r" + std::to_string(j), kir::Scope::kArgument, type->elements[j]->dtype,
@@ -71,6 +74,7 @@ Frame make_frame(const Workload& w) {
       }
       break;
     }
+    f.result_dims.push_back(type->dims);
     auto b = std::make_shared<kir::Buffer>(*kb::buffer(
         "r" + std::to_string(i), kir::Scope::kArgument, type->dtype, ir::element_count(type)));
     b->writable = true;
@@ -117,7 +121,7 @@ bool has_elementwise_epilogue(const Workload& w, const Frame& f) {
     bool depends = false;
     for (const ir::Atom& a : b.value->args)
       depends |= a.is_var() && dependent.contains(a.var.get());
-    if (!depends) continue;
+    if (!depends || ir::traits_of(*b.value).in_out) continue;
     const bool copy = b.value->kind == ir::ExprKind::kAtom;
     if (!copy) {
       if (b.value->kind != ir::ExprKind::kCall) return false;
@@ -169,7 +173,7 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
   for (size_t i = 0; i < f.results.size(); ++i) {
     kir::ValueRef v = evaluator.value(f.result_atoms[i], coordinates, lanes, valid);
     v = kb::broadcast(kb::cast(f.result_types[i]->dtype, std::move(v)), lanes);
-    const Dim offset = flat_offset(f.result_types[i]->dims, coordinates);
+    const Dim offset = flat_offset(f.result_dims[i], coordinates);
     stores.push_back(valid ? kb::store_masked(f.results[i], offset, std::move(v), *valid)
                            : kb::store(f.results[i], offset, std::move(v)));
   }

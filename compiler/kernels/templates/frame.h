@@ -18,6 +18,9 @@ struct Frame {
   std::vector<kir::BufferRef> results;
   std::vector<ir::Atom> result_atoms;  // the group's result, or the fields of its tuple
   std::vector<ir::Type> result_types;
+  // How each result lies in memory: its own extents, or those of the in/out argument that it is the
+  // first part of along one axis.
+  std::vector<std::vector<kir::Dim>> result_dims;
   const ir::Binding* anchor = nullptr;  // the only binding of an operator named w.anchor
 };
 

@@ -173,20 +173,31 @@ bool is_pullable(const ir::Expr& call) {
 }
 
 bool is_pullable_group(const ir::Function& group) {
-  return std::all_of(
-      group.body->bindings.begin(), group.body->bindings.end(), [](const ir::Binding& b) {
-        switch (b.value->kind) {
-          case ir::ExprKind::kAtom:
-          case ir::ExprKind::kTuple:
-          case ir::ExprKind::kGetField:
-            return true;
-          case ir::ExprKind::kCall:
-            // Shapes as operands were read by the shape function; the type has them.
-            return is_pullable(*b.value) && b.var->type->kind == ir::TypeKind::kTensor;
-          default:
-            return false;
-        }
-      });
+  // A part is made of a result alone.
+  const auto is_part = [&](const ir::Binding& b) {
+    if (!ir::traits_of(*b.value).in_out) return false;
+    const auto is_it = [&](const ir::Atom& a) { return a.is_var() && a.var == b.var; };
+    if (is_it(group.body->result)) return true;
+    const ir::Binding& last = group.body->bindings.back();
+    return group.body->result.is_var() && last.var == group.body->result.var &&
+           last.value->kind == ir::ExprKind::kTuple &&
+           std::any_of(last.value->args.begin(), last.value->args.end(), is_it);
+  };
+  return std::all_of(group.body->bindings.begin(), group.body->bindings.end(),
+                     [&](const ir::Binding& b) {
+                       switch (b.value->kind) {
+                         case ir::ExprKind::kAtom:
+                         case ir::ExprKind::kTuple:
+                         case ir::ExprKind::kGetField:
+                           return true;
+                         case ir::ExprKind::kCall:
+                           // Shapes as operands were read by the shape function; the type has them.
+                           return (is_pullable(*b.value) || is_part(b)) &&
+                                  b.var->type->kind == ir::TypeKind::kTensor;
+                         default:
+                           return false;
+                       }
+                     });
 }
 
 ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a) {

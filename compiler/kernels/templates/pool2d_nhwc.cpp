@@ -37,7 +37,7 @@ constexpr int kTogether[] = {4, 2, 1};  // neighbouring pixels, if registers suf
 // Lanes of a vector. Of bytes as many as it holds, where they fill all channels: parts of vectors
 // of bytes are dear on most machines.
 int pool_lanes(const Workload& w, const TargetInfo& t) {
-  const ir::Type& type = w.group->result_type;
+  const ir::Type& type = w.group->body->bindings[0].var->type;
   const auto channels = type->dims[3].as_constant();
   int lanes = group_lanes(*w.group, t);
   if (size_of(type->dtype) != 1 || !channels || *channels == 0) return lanes;
@@ -63,8 +63,12 @@ class PoolNhwcLowering {
     NIMBLE_CHECK(x_, "pooling of something but a parameter");
     in_[1] = named_("in_height", in_[1]);
     in_[2] = named_("in_width", in_[2]);
+    put_ = frame_.result_dims[0];
+    const bool own_height = put_[1] == out_[1], own_width = put_[2] == out_[2];
     out_[1] = named_("out_height", out_[1]);
     out_[2] = named_("out_width", out_[2]);
+    if (own_height) put_[1] = out_[1];
+    if (own_width) put_[2] = out_[2];
     const auto& kernel = ir::attr<std::vector<int64_t>>(call_.attrs, "kernel");
     windows_ =
         windows_of(call_.attrs, {in_[1], in_[2]}, {out_[1], out_[2]}, {kernel[0], kernel[1]});
@@ -218,8 +222,7 @@ class PoolNhwcLowering {
   }
   StmtRef put_at(const Dim& channel) const {
     const Dim x = Dim::symbol("column");
-    return kb::let_index("put",
-                         kb::index(((image_ * out_[1] + line_) * out_[2] + x) * in_[3] + channel));
+    return kb::let_index("put", kb::index(flat_offset(put_, {image_, line_, x, channel})));
   }
   StmtRef loop_over_taps(const std::string& axis, StmtRef body) const {
     const Dim begin = Dim::symbol(axis + "_begin"), end = Dim::symbol(axis + "_end");
@@ -251,7 +254,7 @@ class PoolNhwcLowering {
           const ValueRef column = kb::reg(columns_, place);
           value = value ? fold(column, std::move(value)) : column;
         }
-        all.push_back(kb::store_strided(frame_.results[0], put + p * in_[3] + v * lanes_, 1,
+        all.push_back(kb::store_strided(frame_.results[0], put + p * put_[3] + v * lanes_, 1,
                                         finish(std::move(value), windows_[1].taps), valid));
       }
     return all;
@@ -281,7 +284,7 @@ class PoolNhwcLowering {
   const ir::Expr& call_;
   kir::BufferRef x_;
   NamedExtents named_;
-  std::vector<Dim> in_, out_;
+  std::vector<Dim> in_, out_, put_;  // `put_`: by which the result lies in memory
   DType type_;
   int lanes_, unroll_;
   bool average_, with_padding_;
@@ -308,7 +311,7 @@ bool Pool2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetI
 }
 
 Config Pool2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto channels = w.group->result_type->dims[3].as_constant();
+  const auto channels = w.group->body->bindings[0].var->type->dims[3].as_constant();
   const int64_t vectors = channels ? *channels / pool_lanes(w, t) : 4;
   return {{"unroll", vectors >= 4 ? int64_t{4} : vectors >= 2 ? int64_t{2} : int64_t{1}}};
 }

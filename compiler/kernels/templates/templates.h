@@ -5,11 +5,12 @@
 
 namespace nimble::kernels {
 
-#define NIMBLE_DECLARE_TEMPLATE(class_name, text, is_for_gpu)                           \
+#define NIMBLE_DECLARE_TEMPLATE(class_name, text, is_for_gpu, pitches)                  \
   class class_name final : public Template {                                            \
    public:                                                                              \
     std::string_view name() const override { return text; }                             \
     bool for_gpu() const override { return is_for_gpu; }                                \
+    bool writes_parts() const override { return pitches; }                              \
     bool accepts(const Workload& w, const TargetInfo& t) const override;                \
     std::vector<Knob> knobs(const Workload& w, const TargetInfo& t) const override;     \
     bool valid(const Workload& w, const Config& c, const TargetInfo& t) const override; \
@@ -17,8 +18,10 @@ namespace nimble::kernels {
     Lowered lower(const Workload& w, const Config& c, const TargetInfo& t,              \
                   const std::string& name) const override;                              \
   };
-#define NIMBLE_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, false)
-#define NIMBLE_GPU_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, true)
+#define NIMBLE_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, false, false)
+#define NIMBLE_PITCH_TEMPLATE(class_name, text) \
+  NIMBLE_DECLARE_TEMPLATE(class_name, text, false, true)
+#define NIMBLE_GPU_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, true, false)
 #include "compiler/kernels/Templates.def"
 #undef NIMBLE_TEMPLATE
 #undef NIMBLE_DECLARE_TEMPLATE

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler/ir/image_layout.h"
+#include "compiler/ir/op.h"
 #include "compiler/kernels/group.h"
 
 namespace nimble::kernels {
@@ -72,7 +73,8 @@ bool is_pooling(const Workload& w, bool channels_last) {
   if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
   const DType t = w.group->result_type->dtype;
   const std::vector<ir::Binding>& calls = w.group->body->bindings;
-  return calls.size() == 1 &&
+  // Behind it stands at most what makes the result a part.
+  return (calls.size() == 1 || (calls.size() == 2 && ir::traits_of(*calls[1].value).in_out)) &&
          ir::image_layout_of(calls[0].value->attrs).channels_last() == channels_last &&
          compute_type(t) == t && t != DType::kBool;
 }

@@ -35,6 +35,8 @@
 //       never refuted
 //   P9  every storage and every tensor of a block ends on every path: killed, released, or given
 //       out as the block's result
+//   P10 a tensor that is a part of rows (attribute `part`) has the columns that it names: it begins
+//       there, a kernel writes all of them and no other, reads no other, and reads what was written
 #include "compiler/passes/analysis/verify_plan.h"
 
 #include <algorithm>
@@ -68,8 +70,17 @@ struct Object {
   Dim bytes;  // of a storage
 };
 
+// Columns of rows that several tensors share.
+struct Part {
+  int64_t whole = 0;  // its number
+  Dim pitch, first, last;
+
+  Dim count() const { return last - first; }
+};
+
 struct Name {
   std::set<size_t> objects;
+  std::optional<Part> part;
   const Var* viewed = nullptr;      // the tensor that this one is a row of
   const Var* taken_over = nullptr;  // the tensor whose memory it takes
   std::optional<Dim> begin, end;    // bytes within the one object, where known
@@ -93,6 +104,8 @@ struct State {
   std::set<const Var*> ended;   // on every path
   std::map<const Var*, std::string> stale;
   std::set<size_t> freed, held;
+  // Columns, by the object and the number of the whole there.
+  std::map<std::pair<size_t, int64_t>, std::vector<std::pair<Dim, Dim>>> written;
   bool stopped = false;  // by memory.fatal
 };
 
@@ -175,13 +188,16 @@ class PlanVerifier {
     const bool common = std::any_of(a.objects.begin(), a.objects.end(),
                                     [&](size_t o) { return b.objects.count(o) > 0; });
     if (!common) return false;
+    if (a.part && b.part && a.part->whole == b.part->whole)
+      return dims_.less_equal(a.part->last, b.part->first) != Proof::kYes &&
+             dims_.less_equal(b.part->last, a.part->first) != Proof::kYes;
     if (a.objects.size() > 1 || b.objects.size() > 1 || !a.begin || !b.begin) return true;
     return dims_.less_equal(*a.end, *b.begin) != Proof::kYes &&
            dims_.less_equal(*b.end, *a.begin) != Proof::kYes;
   }
 
-  // A use of a name for what it holds.
-  void use(const Atom& a, const State& state) {
+  // A use of a name for what it holds, or only to write it.
+  void use(const Atom& a, const State& state, bool writes = false) {
     if (!a.is_var()) {
       if (a.is_global()) function_value(a.global);
       return;
@@ -202,6 +218,27 @@ class PlanVerifier {
     auto stale = state.stale.find(v);
     if (stale != state.stale.end())
       fault("P5", fmt::format("%{} is used after {}", v->name, stale->second));
+    if (!writes && name->second.part && !is_written(name->second, state))
+      fault("P10", fmt::format("%{} is read before all of it was written", v->name));
+  }
+
+  // Whether all columns of a part were written.
+  bool is_written(const Name& name, const State& state) const {
+    if (name.objects.size() != 1) return false;
+    const Part& part = *name.part;
+    const auto it = state.written.find({*name.objects.begin(), part.whole});
+    auto left = it == state.written.end() ? std::vector<std::pair<Dim, Dim>>{} : it->second;
+    Dim at = part.first;
+    while (dims_.less_equal(part.last, at) != Proof::kYes) {
+      const auto next = std::find_if(left.begin(), left.end(), [&](const auto& columns) {
+        return dims_.less_equal(columns.first, at) == Proof::kYes &&
+               dims_.less_equal(at, columns.second) == Proof::kYes;
+      });
+      if (next == left.end()) return false;
+      at = next->second;
+      left.erase(next);
+    }
+    return true;
   }
 
   // A function that may be called from anywhere must leave its arguments alone.
@@ -212,9 +249,12 @@ class PlanVerifier {
               fmt::format("@{} is a value, and writes into its parameter {}", name, parameter));
   }
 
-  void make_stale(const Var* writer, const std::string& reason, State& state) {
+  // `but`: names that are parts of this whole stay good.
+  void make_stale(const Var* writer, const std::string& reason, State& state,
+                  std::optional<int64_t> but = {}) {
     const Name& w = names_[writer];
     for (const auto& [v, name] : names_) {
+      if (but && name.part && name.part->whole == *but) continue;
       if (v == writer || v == w.viewed || !v->type || v->type->kind == TypeKind::kStorage) continue;
       if (visible_.count(v) && overlap(w, name)) state.stale.emplace(v, reason);
     }
@@ -269,6 +309,12 @@ class PlanVerifier {
       state.killed.insert(end.killed.begin(), end.killed.end());
       std::erase_if(state.ended, [&](const Var* v) { return !end.ended.count(v); });
       state.stale.insert(end.stale.begin(), end.stale.end());
+      for (auto& [whole, columns] : state.written)
+        std::erase_if(columns, [&, number = whole](const auto& c) {
+          const auto other = end.written.find(number);
+          return other == end.written.end() ||
+                 std::find(other->second.begin(), other->second.end(), c) == other->second.end();
+        });
       state.freed.insert(end.freed.begin(), end.freed.end());
       state.held.insert(end.held.begin(), end.held.end());
     }
@@ -407,8 +453,36 @@ class PlanVerifier {
     } else {
       ++report_.checked_sizes;  // some storage: the VM compares
     }
+    if (e.attrs.contains("part")) name.part = part_of(v, e);
+    const auto number = name.part ? std::optional(name.part->whole) : std::nullopt;
     names_[v] = std::move(name);
-    make_stale(v, fmt::format("its memory was given to %{}", v->name), state);
+    make_stale(v, fmt::format("its memory was given to %{}", v->name), state, number);
+  }
+
+  // Which columns of which rows the tensor is; nothing if that makes no sense, which is a fault.
+  std::optional<Part> part_of(const Var* v, const Expr& e) {
+    const auto& part = ir::attr<std::vector<Dim>>(e.attrs, "part");
+    const auto number = part.size() == 4 ? part[0].as_constant() : std::nullopt;
+    if (!number) {
+      fault("P10", fmt::format("%{} has a part that is not four extents", v->name));
+      return std::nullopt;
+    }
+    Part p{*number, part[1], part[2], part[3]};
+    const auto size = static_cast<int64_t>(size_of(ir::attr<DType>(e.attrs, "dtype")));
+    if (dims_.equal(ir::attr<Dim>(e.attrs, "offset"), p.first * size) != Proof::kYes)
+      fault("P10", fmt::format("%{} does not begin at its first column", v->name));
+    // All of it are its columns, or its last axes are a row.
+    Dim count = 1;
+    bool rows = false;
+    const auto& shape = ir::attr<std::vector<Dim>>(e.attrs, "shape");
+    for (size_t i = shape.size(); i-- > 0;) {
+      count = count * shape[i];
+      rows |= dims_.equal(count, p.pitch) == Proof::kYes;
+    }
+    if (!rows && dims_.equal(count, p.count()) != Proof::kYes)
+      fault("P10",
+            fmt::format("%{} has neither its columns' extents nor those of whole rows", v->name));
+    return p;
   }
 
   // Proved, or refuted by a witness: extents for which the tensor is larger than its memory.
@@ -485,7 +559,10 @@ class PlanVerifier {
 
   void invoke(const Expr& e, State& state) {
     const auto inputs = static_cast<size_t>(ir::attr<int64_t>(e.attrs, "inputs"));
-    for (const Atom& a : e.args) use(a, state);
+    for (size_t i = 0; i < e.args.size(); ++i) {
+      use(e.args[i], state, i >= inputs);
+      check_columns(e, i, inputs);
+    }
     for (size_t i = inputs; i < e.args.size(); ++i) {
       const Atom& out = e.args[i];
       write(out);
@@ -504,7 +581,80 @@ class PlanVerifier {
       if (e.args[i].is_var()) {
         const Var* w = same(e.args[i].var.get());
         make_stale(w, fmt::format("%{} was written over it", w->name), state);
+        const Name& name = names_[w];
+        if (name.part && name.objects.size() == 1)
+          state.written[{*name.objects.begin(), name.part->whole}].emplace_back(name.part->first,
+                                                                                name.part->last);
       }
+  }
+
+  // Whether a kernel keeps to the columns of argument `i`, if that is a part.
+  void check_columns(const Expr& e, size_t i, size_t inputs) {
+    if (!e.args[i].is_var() || !e.primitive) return;
+    const Var* v = same(e.args[i].var.get());
+    const auto name = names_.find(v);
+    if (name == names_.end() || !name->second.part) return;
+    const Part& part = *name->second.part;
+    if (i >= inputs ? !writes_columns(*e.primitive, i - inputs, *v, part)
+                    : !reads_columns(*e.primitive, i, *v, part))
+      fault("P10",
+            fmt::format("%{} is {} beyond its columns", v->name, i >= inputs ? "written" : "read"));
+  }
+
+  static const Expr* definition_in(const ir::Function& group, const Atom& a) {
+    for (const Binding& b : group.body->bindings)
+      if (a.is_var() && b.var == a.var) return b.value.get();
+    return nullptr;
+  }
+
+  // Elements of a row of `dims` that begins at an axis.
+  static Dim row_of(const std::vector<Dim>& dims, int64_t axis) {
+    Dim count = 1;
+    for (auto i = static_cast<size_t>(axis); i < dims.size(); ++i) count = count * dims[i];
+    return count;
+  }
+
+  // Whether all elements that a tensor's type has are its columns.
+  bool is_all_its_own(const Var& v, const Part& part) const {
+    return dims_.equal(row_of(v.type->dims, 0), part.count()) == Proof::kYes ||
+           dims_.equal(part.pitch, part.count()) == Proof::kYes;
+  }
+
+  bool writes_columns(const ir::Function& group, size_t result, const Var& v,
+                      const Part& part) const {
+    const Expr* all = definition_in(group, group.body->result);
+    Atom a = group.body->result;
+    if (all && all->kind == ExprKind::kTuple) {
+      if (result >= all->args.size()) return false;
+      a = all->args[result];
+    }
+    const Expr* made = definition_in(group, a);
+    if (!made || !ir::traits_of(*made).in_out) return is_all_its_own(v, part);
+    const auto axis = ir::attr<int64_t>(made->attrs, "axis");
+    return dims_.equal(row_of(ir::type_of(made->args[0])->dims, axis), part.count()) ==
+               Proof::kYes &&
+           dims_.equal(row_of(v.type->dims, axis), part.pitch) == Proof::kYes;
+  }
+
+  bool reads_columns(const ir::Function& group, size_t i, const Var& v, const Part& part) const {
+    if (is_all_its_own(v, part)) return true;
+    if (i >= group.parameters.size()) return false;
+    const Var* p = group.parameters[i].get();
+    const auto is_p = [&](const Atom& a) { return a.is_var() && a.var.get() == p; };
+    if (is_p(group.body->result)) return false;
+    for (const Binding& b : group.body->bindings) {
+      const Expr& e = *b.value;
+      if (std::none_of(e.args.begin(), e.args.end(), is_p)) continue;
+      if (e.op != "slice" || e.args.size() != 1) return false;
+      const auto& axes = ir::attr<std::vector<int64_t>>(e.attrs, "axes");
+      const auto starts = ir::attr_or<std::vector<Dim>>(e.attrs, "starts", {});
+      if (axes.size() != 1 || starts != std::vector<Dim>{0} || e.attrs.contains("steps"))
+        return false;
+      if (dims_.equal(row_of(v.type->dims, axes[0]), part.pitch) != Proof::kYes ||
+          dims_.less_equal(row_of(b.var->type->dims, axes[0]), part.count()) != Proof::kYes)
+        return false;
+    }
+    return true;
   }
 
   // Whether element i of input `k` is where element i of the output goes (or nowhere near it), and

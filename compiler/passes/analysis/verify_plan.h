@@ -15,7 +15,7 @@ struct PlanReport {
   int64_t checked_sizes = 0;        // tensors that only the VM's check at run time can judge
 };
 
-// The rules P1 … P9 stand at the top of verify_plan.cpp. Shares no code with the planner. Works on
+// The rules P1 … P10 stand at the top of verify_plan.cpp. Shares no code with the planner. Works on
 // lowered modules that plan-memory has seen, before or after lower-shapes.
 PlanReport verify_plan(const ir::Module& m);
 

@@ -13,7 +13,7 @@ namespace {
 
 using ir::Expr;
 
-// Programs with loops, branches, in-place updates and growth.
+// Programs with loops, branches, in-place updates, growth and joins in place.
 const char* const kPrograms[] = {
     R"(fn @main(%x: Tensor[(n, 4), f32], %c: Tensor[(), bool]) {
   let %a = softmax(%x) {axis = 1};
@@ -76,12 +76,21 @@ fn @main(%x: Tensor[(n, m), f32]) {
   let %e = softmax(%r) {axis = 1};
   %e
 })",
+    R"(fn @main(%x: Tensor[(n, 8), f32], %v: Tensor[(8, 24), f32], %w: Tensor[(8, 40), f32]) {
+  let %a = matmul(%x, %v);
+  let %b = matmul(%x, %w);
+  let %c = concat(%a, %b) {axis = 1};
+  let %d = softmax(%c) {axis = 1};
+  let %e = softmax(%c) {axis = 0};
+  let %f = matmul(%d, %e) {transpose_a = true};
+  %f
+})",
 };
 
 ir::Module planned(const char* text) {
   PipelineOptions options;
-  options.passes = {"infer",        "grow-tensors",    "fuse",
-                    "lower-memory", "update-in-place", "plan-memory"};
+  options.passes = {"infer",         "grow-tensors",    "fuse",       "lower-memory",
+                    "join-in-place", "update-in-place", "plan-memory"};
   options.verify = true;
   PassContext context;
   context.target = kernels::target_by_name("native");

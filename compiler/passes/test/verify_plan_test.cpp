@@ -279,6 +279,56 @@ fn @main(%x: VEC) -> (VEC, VEC) {
   !_ = memory.release(%s);
   %y
 })"},
+    {"P10", "%r is read before all of it was written", R"(fn @main(%x: VEC) -> Tensor[(2*n), f32] {
+  !%s: MEM = memory.alloc_storage() {bytes = 8*n, alignment = 64, device = 0};
+  !%y: VEC = memory.alloc_tensor(%s) {shape = (n), dtype = f32, offset = 0, part = (1, 2*n, 0, n)};
+  !_ = memory.invoke_mut EXP(%x, %y) {inputs = 1};
+  !_ = memory.kill(%y);
+  !%r: Tensor[(2*n), f32] = memory.alloc_tensor(%s) {shape = (2*n), dtype = f32, offset = 0, part = (1, 2*n, 0, 2*n)};
+  !_ = memory.release(%s);
+  %r
+})"},
+    {"P10", "%y is written beyond its columns",
+     R"(fn @main(%x: Tensor[(m, 8), f32]) -> Tensor[(m, 8), f32] {
+  !%s: MEM = memory.alloc_storage() {bytes = 32*m, alignment = 64, device = 0};
+  !%y: Tensor[(m, 8), f32] = memory.alloc_tensor(%s) {shape = (m, 8), dtype = f32, offset = 0, part = (1, 8, 0, 5)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 8), f32]) -> Tensor[(m, 8), f32] attrs {primitive = true} { let %q: Tensor[(m, 8), f32] = exp(%p); %q } (%x, %y) {inputs = 1};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%s);
+  %x
+})"},
+    {"P10", "%y is read beyond its columns",
+     R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 8), f32] {
+  !%s: MEM = memory.alloc_storage() {bytes = 32*m, alignment = 64, device = 0};
+  !%t: MEM = memory.alloc_storage() {bytes = 32*m, alignment = 64, device = 0};
+  !%y: Tensor[(m, 8), f32] = memory.alloc_tensor(%s) {shape = (m, 8), dtype = f32, offset = 0, part = (1, 8, 0, 5)};
+  !%z: Tensor[(m, 8), f32] = memory.alloc_tensor(%t) {shape = (m, 8), dtype = f32, offset = 0};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 5), f32]) -> Tensor[(m, 8), f32] attrs {primitive = true} { let %q: Tensor[(m, 8), f32] = pitched(%p) {axis = 1, extent = 8}; %q } (%x, %y) {inputs = 1};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 8), f32]) -> Tensor[(m, 8), f32] attrs {primitive = true} { let %q: Tensor[(m, 8), f32] = exp(%p); %q } (%y, %z) {inputs = 1};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%s);
+  !_ = memory.release(%t);
+  %z
+})"},
+    {"P10", "%y does not begin at its first column", R"(fn @main(%x: VEC) -> VEC {
+  !%s: MEM = memory.alloc_storage() {bytes = 8*n, alignment = 64, device = 0};
+  !%y: VEC = memory.alloc_tensor(%s) {shape = (n), dtype = f32, offset = 0, part = (1, 2*n, n, 2*n)};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%s);
+  %x
+})"},
+    {"P7", "%z is written while %y is read or written in its place",
+     R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 5), f32] {
+  !%s: MEM = memory.alloc_storage() {bytes = 64*m + 64, alignment = 64, device = 0};
+  !%y: Tensor[(m, 16), f32] = memory.alloc_tensor(%s) {shape = (m, 16), dtype = f32, offset = 0, part = (1, 16, 0, 5)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 5), f32]) -> Tensor[(m, 16), f32] attrs {primitive = true} { let %q: Tensor[(m, 16), f32] = pitched(%p) {axis = 1, extent = 16}; %q } (%x, %y) {inputs = 1};
+  !%z: Tensor[(m, 16), f32] = memory.alloc_tensor(%s) {shape = (m, 16), dtype = f32, offset = 16, part = (1, 16, 4, 9)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 16), f32]) -> Tensor[(m, 16), f32] attrs {primitive = true} { let %i: Tensor[(m, 5), f32] = slice(%p) {axes = [1], starts = (0), ends = (5)}; let %q: Tensor[(m, 16), f32] = pitched(%i) {axis = 1, extent = 16}; %q } (%y, %z) {inputs = 1};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%z);
+  !_ = memory.kill(%s);
+  %x
+})"},
     {"P9", "%s is still there at the end of its block", R"(fn @main(%x: VEC) -> VEC {
   !%s: MEM = STORAGE;
   !%y: VEC = memory.alloc_tensor(%s) TENSOR;
@@ -358,6 +408,20 @@ TEST(VerifyPlan, AcceptsSharingInPlaceUpdatesAndRows) {
   !_ = memory.kill(%y);
   !_ = memory.release(%s);
   %z
+})"),
+              IsEmpty());
+  // Two parts of the same rows: a kernel reads the one and writes the other.
+  EXPECT_THAT(faults(R"(fn @main(%x: Tensor[(m, 5), f32]) -> Tensor[(m, 10), f32] {
+  !%s: MEM = memory.alloc_storage() {bytes = 40*m + 40, alignment = 64, device = 0};
+  !%y: Tensor[(m, 10), f32] = memory.alloc_tensor(%s) {shape = (m, 10), dtype = f32, offset = 0, part = (1, 10, 0, 5)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 5), f32]) -> Tensor[(m, 10), f32] attrs {primitive = true} { let %q: Tensor[(m, 10), f32] = pitched(%p) {axis = 1, extent = 10}; %q } (%x, %y) {inputs = 1};
+  !%z: Tensor[(m, 10), f32] = memory.alloc_tensor(%s) {shape = (m, 10), dtype = f32, offset = 20, part = (1, 10, 5, 10)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 10), f32]) -> Tensor[(m, 10), f32] attrs {primitive = true} { let %i: Tensor[(m, 5), f32] = slice(%p) {axes = [1], starts = (0), ends = (5)}; let %q: Tensor[(m, 10), f32] = pitched(%i) {axis = 1, extent = 10}; %q } (%y, %z) {inputs = 1};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%z);
+  !%r: Tensor[(m, 10), f32] = memory.alloc_tensor(%s) {shape = (m, 10), dtype = f32, offset = 0, part = (1, 10, 0, 10)};
+  !_ = memory.release(%s);
+  %r
 })"),
               IsEmpty());
 }

@@ -71,7 +71,8 @@ function(nimble_component name)
     target_link_libraries(nimble-${name}-test PRIVATE nimble_${name} ${ARG_PRIVATE_DEPS}
                                                       GTest::gmock GTest::gtest_main)
     gtest_discover_tests(nimble-${name}-test DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-                         TEST_PREFIX ${name}. PROPERTIES TIMEOUT 600 ENVIRONMENT NIMBLE_CODE_CACHE=off)
+                         TEST_PREFIX ${name}. PROPERTIES TIMEOUT 600
+                         ENVIRONMENT NIMBLE_CODE_CACHE=${PROJECT_BINARY_DIR}/test-code)
   endif()
 endfunction()
 

@@ -1,12 +1,15 @@
 #include "compiler/codegen/code_cache.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "vm/base/cache_folder.h"
@@ -77,11 +80,19 @@ std::optional<std::vector<uint8_t>> CodeCache::find(const Hash128& key) {
 
 void CodeCache::keep(const Hash128& key, std::span<const uint8_t> code) {
   const Head head = head_of(code);
-  const std::span<const uint8_t> parts[] = {
-      {reinterpret_cast<const uint8_t*>(&head), sizeof head}, code};
-  try {
-    write_file_atomically(file_of(key), parts);
-  } catch (const Error&) {  // a full disk, say: the next one compiles it again
+  // Not write_file_atomically(), which waits for the disk: a file that a crash cut off is no entry,
+  // and the rename gives other processes all of it or nothing.
+  static std::atomic<unsigned> serial{0};
+  const std::string file = file_of(key);
+  const std::string temporary = fmt::format("{}.{}-{}", file, ::getpid(), serial++);
+  std::ofstream out(temporary, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&head), sizeof head);
+  out.write(reinterpret_cast<const char*>(code.data()), static_cast<std::streamsize>(code.size()));
+  out.close();
+  std::error_code error;
+  if (out) fs::rename(temporary, file, error);
+  if (!out || error) {  // a full disk, say: the next one compiles it again
+    fs::remove(temporary, error);
     return;
   }
   const std::lock_guard lock(mutex_);

@@ -22,8 +22,9 @@ class CodeCache {
  public:
   static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
-  // The user's: in the folder that NIMBLE_CODE_CACHE names, else "code" in cache_folder(). Null with
-  // NIMBLE_CODE_CACHE=off, and where the folder is not the user's alone: what lies there is run.
+  // The user's: in the folder that NIMBLE_CODE_CACHE names, else "code" in cache_folder(). Null
+  // with NIMBLE_CODE_CACHE=off, and where the folder is not the user's alone: what lies there is
+  // run.
   static CodeCache* of_user();
 
   // A folder that is there.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/code_cache.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/target.h"
 
@@ -33,7 +34,8 @@ struct CompiledFunction {
 struct CompiledObject {
   std::vector<uint8_t> bytes;  // ELF, relocatable
   std::vector<CompiledFunction> functions;
-  std::string level;  // of the target: objects of different targets do not link
+  std::string level;    // of the target: objects of different targets do not link
+  bool cached = false;  // it was compiled before
 };
 
 struct Options {
@@ -46,10 +48,11 @@ struct Options {
 CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
                        const Options& options = {});
 // The same work in several objects, compiled by up to `threads` threads; how many take part does
-// not show in the result.
+// not show in the result. What is in the cache is taken from there; null: nothing is.
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
                                              const kernels::TargetInfo& target, int threads,
-                                             const Options& options = {});
+                                             const Options& options = {},
+                                             CodeCache* cache = nullptr);
 
 // lld keeps process-global state, so links are serialised inside.
 std::vector<uint8_t> link(std::span<const CompiledObject> objects);

@@ -58,7 +58,7 @@ struct CompileReport {
   std::vector<passes::PassTiming> passes;
   std::map<std::string, int64_t> statistics;
   std::vector<std::pair<std::string, uint64_t>> images;  // target, bytes
-  size_t cached = 0;  // functions of GPUs whose code was compiled before
+  size_t cached = 0;                                     // functions whose code was compiled before
   double passes_ms = 0, lower_ms = 0, portable_ms = 0, codegen_ms = 0, link_ms = 0, total_ms = 0;
 };
 

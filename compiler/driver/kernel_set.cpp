@@ -70,15 +70,15 @@ exec::Launch launch_of(const kir::Function& f) {
   return out;
 }
 
-// The name of a GPU's function: equal ones have one name and are compiled once, in this model and in
+// The name of a function: equal ones have one name and are compiled once, in this model and in
 // others.
-std::string gpu_symbol(const std::string& anchor, const kir::Function& f) {
+std::string symbol_of(const std::string& anchor, const kir::Function& f) {
   kir::Function anonymous = f;
   anonymous.name = "kernel";
   return fmt::format("{}_{}", anchor, hex(hash64(std::string_view(kir::print(anonymous)))));
 }
 
-void add_gpu_function(kir::Function f, std::vector<kir::Function>* to) {
+void add_function(kir::Function f, std::vector<kir::Function>* to) {
   if (std::none_of(to->begin(), to->end(), [&](const auto& g) { return g.name == f.name; }))
     to->push_back(std::move(f));
 }
@@ -317,12 +317,12 @@ void KernelSet::name_gpu_functions(const Entry& e, const tuned::Candidate& candi
                                    const std::string& prefix, std::vector<kir::Function>* own,
                                    Functions* functions) const {
   std::vector<std::string> names;
-  for (const kir::Function& f : *own) names.push_back(gpu_symbol(e.workload.anchor, f));
+  for (const kir::Function& f : *own) names.push_back(symbol_of(e.workload.anchor, f));
   for (size_t t = 0; t < functions->more.size(); ++t) {
     std::vector<kir::Function> forms = gpu_forms(e, candidate, prefix, *own, gpus_[t + 1]);
     for (size_t i = 0; i < forms.size(); ++i) {
       forms[i].name = names[i];
-      add_gpu_function(std::move(forms[i]), &functions->more[t]);
+      add_function(std::move(forms[i]), &functions->more[t]);
     }
   }
   for (size_t i = 0; i < own->size(); ++i) (*own)[i].name = names[i];
@@ -391,7 +391,11 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
     NIMBLE_CHECK(t, "template {}", candidate.template_name);
     const std::string prefix = fmt::format("{}_c{}", e.name, c);
     kernels::Lowered lowered = t->lower(e.workload, candidate.config, target, prefix);
-    if (target.is_gpu()) name_gpu_functions(e, candidate, prefix, &lowered.functions, &functions);
+    if (target.is_gpu()) {
+      name_gpu_functions(e, candidate, prefix, &lowered.functions, &functions);
+    } else {
+      for (kir::Function& f : lowered.functions) f.name = symbol_of(e.workload.anchor, f);
+    }
     for (kir::Function& f : lowered.functions) {
       collect_messages(*f.body, messages);
       exec::Implementation i;
@@ -413,6 +417,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
     const kernels::Config config = t->default_config(e.workload, target);
     kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_default");
     NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
+    lowered.functions[0].name = symbol_of(e.workload.anchor, lowered.functions[0]);
     collect_messages(*lowered.functions[0].body, messages);
     exec::Implementation i;
     i.symbol = lowered.functions[0].name;
@@ -430,12 +435,8 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
   for (const kir::Function& f : own) all.push_back(&f);
   for (const kir::Function& f : others) all.push_back(&f);
   kernel.contract.scratch_bytes = scratch_program(kernel.contract, all);
-  if (target.is_gpu()) {
-    for (kir::Function& f : own) add_gpu_function(std::move(f), &functions.own);
-    return;
-  }
-  functions.own.insert(functions.own.end(), std::make_move_iterator(own.begin()),
-                       std::make_move_iterator(own.end()));
+  for (kir::Function& f : own) add_function(std::move(f), &functions.own);
+  if (target.is_gpu()) return;
   functions.more.resize(more.size());
   for (size_t i = 0; i < others.size(); ++i) functions.more[i].push_back(std::move(others[i]));
 }
@@ -552,16 +553,19 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     if (kernels.empty()) return;
     say_image(kernels, target);
     begin = std::chrono::steady_clock::now();
-    std::vector<codegen::CompiledObject> objects = codegen::compile_parallel(
-        kernels, target, options.compile_threads, {.optimize = options.optimize});
+    std::vector<codegen::CompiledObject> objects =
+        codegen::compile_parallel(kernels, target, options.compile_threads,
+                                  {.optimize = options.optimize}, codegen::CodeCache::of_user());
     if (report) report->codegen_ms += ms_since(begin);
     begin = std::chrono::steady_clock::now();
     auto image = std::make_shared<std::vector<uint8_t>>(codegen::link(objects));
     out.images.push_back({target.level, target.features, *image, image});
     if (report) report->link_ms += ms_since(begin);
     if (report) report->images.emplace_back(target.level, image->size());
-    for (codegen::CompiledObject& o : objects)
+    for (codegen::CompiledObject& o : objects) {
       for (codegen::CompiledFunction& f : o.functions) compiled[f.name] = f;
+      if (report && o.cached) report->cached += o.functions.size();
+    }
   };
   add_image(code.cpu.own, target_);
   for (size_t i = 0; i < code.cpu.more.size(); ++i)

@@ -130,13 +130,13 @@ std::optional<Atom> product_in_groups(const ir::Binding& b, int64_t group, PassC
   form.k = m.k;
   form.n = m.n;
   form.layout = *ir::parse_layout(kernels::dense_layout(context.target, DType::kI8, m.n));
-  const ir::ExprRef call = ir::make_call(
-      "packed_groupwise_matmul", {},
-      {{"group", group}, {"k", m.k}, {"n", m.n}, {"layout", form.layout.str()}});
+  const ir::ExprRef call =
+      ir::make_call("packed_groupwise_matmul", {},
+                    {{"group", group}, {"k", m.k}, {"n", m.n}, {"layout", form.layout.str()}});
   const ir::Type weights = ir::tensor_type(form.layout.packed_dims(m.k, m.n), DType::kI8);
   const ir::Type by_group = ir::tensor_type({form.groups(), form.stored()}, DType::kF32);
   if (!has_kernel(*call, {ir::type_of(e.args[0]), weights, by_group, by_group}, b.var->type,
-                  context))
+                  context.target, context))
     return {};
   const auto columns = quantise_columns(m, group);
   if (!columns) return {};

@@ -98,9 +98,6 @@ void print_placement(const driver::CompileReport& r) {
     if (k.device == kCpuDevice) ++on_cpu[k.source], ++here;
   fmt::print("  {} kernels on {}, {} on the CPU; {} copies between them\n", r.kernels.size() - here,
              device_name(kCudaDevice), here, count("place-devices.copies"));
-  if (r.cached > 0)
-    fmt::print("  code of {} functions for {} was compiled before\n", r.cached,
-               device_name(kCudaDevice));
   for (const auto& [source, kernels] : on_cpu)
     fmt::print("    on the CPU: {}{}\n", source,
                kernels > 1 ? fmt::format(" ({} kernels)", kernels) : "");
@@ -137,6 +134,7 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
       images += fmt::format("{}{} ({} KiB)", images.empty() ? "" : ", ", target, bytes >> 10);
     fmt::print("  code for {}: a load takes the first that the machine runs\n", images);
   }
+  if (r.cached > 0) fmt::print("  the code of {} variants was compiled before\n", r.cached);
   print_placement(r);
   const bool asked = !o.model.databases.empty();
   if (!threads.empty())

@@ -100,7 +100,7 @@ class Model {
   std::string place_, target_, gpu_target_, info_;
   std::shared_ptr<const NativeImage> image_;
   // Of the GPU's image, by the symbol of the kernel that is in it; "": one of all kernels.
-  std::map<std::string, std::unique_ptr<const DeviceModule>> modules_;
+  std::map<std::string, std::unique_ptr<DeviceModule>> modules_;
   std::vector<DecodedFunction> functions_;
   std::vector<PreparedKernel> kernels_;
   std::vector<const uint8_t*> constants_;

@@ -173,8 +173,8 @@ CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target
   const std::string made_of = target.level + "\n" + cuda_backend_version() + "\n";
   kir::Function anonymous = f;
   anonymous.name = "kernel";
-  out.function = {f.name, hex(hash128(made_of + kir::print(anonymous) +
-                                      cuda_source(anonymous, target)))};
+  out.function = {f.name,
+                  hex(hash128(made_of + kir::print(anonymous) + cuda_source(anonymous, target)))};
   const Hash128 key = hash128(made_of + Nvrtc::options_text() + "\n" + source);
   std::optional<Nvrtc::Output> output;
   if (cache)

@@ -17,8 +17,8 @@ struct Program;
 constexpr int kSuccess = 0, kCompilation = 6;
 
 // Arithmetic is what kernel IR says: nothing contracted, approximated or flushed.
-constexpr const char* kOptions[] = {"--std=c++17",         "--fmad=false", "--ftz=false",
-                                    "--prec-div=true",     "--prec-sqrt=true", "--restrict",
+constexpr const char* kOptions[] = {"--std=c++17",        "--fmad=false",      "--ftz=false",
+                                    "--prec-div=true",    "--prec-sqrt=true",  "--restrict",
                                     "--disable-warnings", "--ptxas-options=-v"};
 
 }  // namespace

@@ -7,6 +7,7 @@
 // info knows no function, so nothing is turned into a call.
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/BinaryFormat/ELF.h>
+#include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -77,9 +78,33 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const kernels::TargetInfo& tar
                              features, o, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
 }
 
+llvm::ModulePassManager pipeline(const kernels::TargetInfo& target, int level) {
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  passes.addPass(llvm::EarlyCSEPass(true));
+  passes.addPass(llvm::SimplifyCFGPass());
+  if (level > 0) {
+    passes.addPass(llvm::InstCombinePass());
+    passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                         /*UseMemorySSA=*/true));
+    passes.addPass(llvm::GVNPass());
+    // Neighbours of a row that go into successive multiply-adds are loaded together where those
+    // take a lane of a register.
+    if (target.multiplies_by_lane) passes.addPass(llvm::LoadStoreVectorizerPass());
+    passes.addPass(llvm::InstCombinePass());
+    if (level > 1)
+      passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                           /*UseMemorySSA=*/true));
+    passes.addPass(llvm::ADCEPass());
+    passes.addPass(llvm::SimplifyCFGPass());
+  }
+  llvm::ModulePassManager all;
+  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  return all;
+}
+
 void optimise(llvm::Module& module, const kernels::TargetInfo& target, llvm::TargetMachine& machine,
               int level) {
-  const bool lanes = target.multiplies_by_lane;
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cam;
@@ -93,29 +118,7 @@ void optimise(llvm::Module& module, const kernels::TargetInfo& target, llvm::Tar
   builder.registerFunctionAnalyses(fam);
   builder.registerLoopAnalyses(lam);
   builder.crossRegisterProxies(lam, fam, cam, mam);
-
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-  passes.addPass(llvm::EarlyCSEPass(true));
-  passes.addPass(llvm::SimplifyCFGPass());
-  if (level > 0) {
-    passes.addPass(llvm::InstCombinePass());
-    passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
-                                                         /*UseMemorySSA=*/true));
-    passes.addPass(llvm::GVNPass());
-    // Neighbours of a row that go into successive multiply-adds are loaded together where those
-    // take a lane of a register.
-    if (lanes) passes.addPass(llvm::LoadStoreVectorizerPass());
-    passes.addPass(llvm::InstCombinePass());
-    if (level > 1)
-      passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
-                                                           /*UseMemorySSA=*/true));
-    passes.addPass(llvm::ADCEPass());
-    passes.addPass(llvm::SimplifyCFGPass());
-  }
-  llvm::ModulePassManager all;
-  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
-  all.run(module, mam);
+  pipeline(target, level).run(module, mam);
 }
 
 std::unique_ptr<llvm::Module> make_module(std::span<const kir::Function> functions,
@@ -156,9 +159,9 @@ llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& m
 // Name and machine code of every function; fails on symbols that the object does not define.
 std::vector<CompiledFunction> inspect(std::span<const kir::Function> functions,
                                       const kernels::TargetInfo& target,
-                                      const llvm::SmallVector<char, 0>& bytes) {
-  auto object = llvm::object::ObjectFile::createELFObjectFile(
-      llvm::MemoryBufferRef(llvm::StringRef(bytes.data(), bytes.size()), "kernels"));
+                                      const std::vector<uint8_t>& bytes) {
+  auto object = llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(
+      llvm::StringRef(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "kernels"));
   NIMBLE_CHECK(static_cast<bool>(object), "{}", llvm::toString(object.takeError()));
   std::map<std::string, llvm::StringRef> code;
   for (const llvm::object::ELFSymbolRef symbol :
@@ -205,14 +208,43 @@ std::vector<Part> split(std::span<const kir::Function> functions) {
   return parts;
 }
 
+// What an object is made of: the module before it is optimised, and all that works on it then.
+Hash128 key_of(const llvm::Module& module, const kernels::TargetInfo& target,
+               const llvm::TargetMachine& machine, const Options& options) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << backend_version() << ' ' << kCodegenVersion << ' ' << machine.getTargetTriple().str()
+      << ' ' << machine.getTargetCPU() << ' ' << machine.getTargetFeatureString() << ' '
+      << options.optimize << ' ';
+  pipeline(target, options.optimize).printPipeline(out, [](llvm::StringRef name) { return name; });
+  out << '\n';
+  llvm::WriteBitcodeToFile(module, out);
+  return hash128(std::string_view(out.str()));
+}
+
 CompiledObject compile_on(llvm::TargetMachine& machine, std::span<const kir::Function> functions,
-                          const kernels::TargetInfo& target, const Options& options) {
+                          const kernels::TargetInfo& target, const Options& options,
+                          CodeCache* cache) {
   llvm::LLVMContext context;
   context.setDiscardValueNames(true);  // nobody reads them
   const auto module = make_module(functions, target, machine, context);
-  optimise(*module, target, machine, options.optimize);
-  const auto bytes = generate(*module, machine, llvm::CodeGenFileType::ObjectFile);
-  return {{bytes.begin(), bytes.end()}, inspect(functions, target, bytes), target.level};
+  CompiledObject out{{}, {}, target.level};
+  Hash128 key;
+  if (cache) {
+    key = key_of(*module, target, machine, options);
+    if (auto kept = cache->find(key)) {
+      out.bytes = std::move(*kept);
+      out.cached = true;
+    }
+  }
+  if (!out.cached) {
+    optimise(*module, target, machine, options.optimize);
+    const auto bytes = generate(*module, machine, llvm::CodeGenFileType::ObjectFile);
+    out.bytes.assign(bytes.begin(), bytes.end());
+    if (cache) cache->keep(key, out.bytes);
+  }
+  out.functions = inspect(functions, target, out.bytes);
+  return out;
 }
 
 }  // namespace
@@ -223,12 +255,12 @@ std::string backend_version() {
 
 CompiledObject compile(std::span<const kir::Function> functions, const kernels::TargetInfo& target,
                        const Options& options) {
-  return compile_on(*make_machine(target, options), functions, target, options);
+  return compile_on(*make_machine(target, options), functions, target, options, nullptr);
 }
 
 std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> functions,
                                              const kernels::TargetInfo& target, int threads,
-                                             const Options& options) {
+                                             const Options& options, CodeCache* cache) {
   const std::vector<Part> parts = split(functions);
   // The longest first, so that no thread begins it when the others are done.
   std::vector<size_t> order(parts.size());
@@ -240,7 +272,8 @@ std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> func
     // One for all objects of a thread: what it knows of a subtarget takes milliseconds to make.
     return [&, machine = std::shared_ptr(make_machine(target, options))](size_t i) {
       const Part& p = parts[order[i]];
-      objects[order[i]] = compile_on(*machine, functions.subspan(p.first, p.count), target, options);
+      objects[order[i]] =
+          compile_on(*machine, functions.subspan(p.first, p.count), target, options, cache);
     };
   });
   return objects;

@@ -228,7 +228,7 @@ TEST(CudaObject, EqualKernelsAreEqualBytes) {
 
 TEST(CudaObject, IsCompiledOnce) {
   NIMBLE_NEEDS_NVRTC();
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cuda-once";
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "cuda-once";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   CodeCache cache(folder.string());

@@ -50,16 +50,39 @@ ir::TensorRef perturbed(const ir::TensorRef& t, std::mt19937& random, double abs
 // Operators whose kernels approximate a function or sum in an order of their own. The others give
 // the same bits everywhere.
 bool rounds(const ir::Expr& call) {
-  static const std::set<std::string> kRounding = {
-      "exp",         "log",           "rsqrt",         "tanh",
-      "sigmoid",     "erf",           "gelu",          "gelu_tanh",
-      "softplus",    "sin",           "cos",           "atan",
-      "pow",         "div",           "reciprocal",    "batch_norm",
-      "matmul",      "conv2d",        "attention",     "sum",
-      "mean",        "prod",          "softmax",       "cumsum",
-      "log_softmax", "cumprod",       "l2_normalize",  "layer_norm",
-      "avg_pool2d",  "packed_matmul", "packed_conv2d", "blockwise_matmul",
-      "packed_groupwise_matmul"};
+  static const std::set<std::string> kRounding = {"exp",
+                                                  "log",
+                                                  "rsqrt",
+                                                  "tanh",
+                                                  "sigmoid",
+                                                  "erf",
+                                                  "gelu",
+                                                  "gelu_tanh",
+                                                  "softplus",
+                                                  "sin",
+                                                  "cos",
+                                                  "atan",
+                                                  "pow",
+                                                  "div",
+                                                  "reciprocal",
+                                                  "batch_norm",
+                                                  "matmul",
+                                                  "conv2d",
+                                                  "attention",
+                                                  "sum",
+                                                  "mean",
+                                                  "prod",
+                                                  "softmax",
+                                                  "cumsum",
+                                                  "log_softmax",
+                                                  "cumprod",
+                                                  "l2_normalize",
+                                                  "layer_norm",
+                                                  "avg_pool2d",
+                                                  "packed_matmul",
+                                                  "packed_conv2d",
+                                                  "blockwise_matmul",
+                                                  "packed_groupwise_matmul"};
   return kRounding.contains(call.op) || ir::traits_of(call).cell;
 }
 

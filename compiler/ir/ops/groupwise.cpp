@@ -15,9 +15,9 @@ Groupwise checked_groupwise(const RelationContext& c) {
              "give the rows k and the columns n of the matrix");
   const int64_t group = integer("group"), k = integer("k");
   if (group < 1 || group > Groupwise::kLargestGroup || group % Groupwise::kUnit != 0)
-    c.fail(fmt::format("groups of {}", group),
-           fmt::format("use a multiple of {} up to {}", Groupwise::kUnit,
-                       Groupwise::kLargestGroup));
+    c.fail(
+        fmt::format("groups of {}", group),
+        fmt::format("use a multiple of {} up to {}", Groupwise::kUnit, Groupwise::kLargestGroup));
   if (k % group != 0)
     c.fail(fmt::format("{} elements are no whole groups of {}", k, group),
            "use a group that divides k");

@@ -191,8 +191,8 @@ class DenseLowering {
   StmtRef zero_sums(int vectors) const {
     const Dim r = Dim::symbol("z_r"), v = Dim::symbol("z_v");
     const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
-    StmtRef one = kb::store(sums_, r * p_.width + v * p_.lanes,
-                            kb::number(DType::kF32, 0, p_.lanes));
+    StmtRef one =
+        kb::store(sums_, r * p_.width + v * p_.lanes, kb::number(DType::kF32, 0, p_.lanes));
     return kb::loop(LoopKind::kSerial, "z_r", 0, tiles_.first_row(end) - Dim::symbol("block_row"),
                     kb::loop(LoopKind::kUnroll, "z_v", 0, vectors, std::move(one)));
   }
@@ -209,10 +209,9 @@ class DenseLowering {
         const Dim place = sums_at(t, r, v * p_.lanes);
         kir::ValueRef total = blocks_.count > 1 ? kb::load(sums_, place, p_.lanes)
                                                 : kb::number(DType::kF32, 0, p_.lanes);
-        all.push_back(kb::store(
-            sums_, place,
-            RoundedRows::added(kb::reg(accumulators_, r * vectors + v), std::move(total), v,
-                               p_.lanes, "g_", row)));
+        all.push_back(kb::store(sums_, place,
+                                RoundedRows::added(kb::reg(accumulators_, r * vectors + v),
+                                                   std::move(total), v, p_.lanes, "g_", row)));
       }
     }
     return kb::seq(std::move(all));

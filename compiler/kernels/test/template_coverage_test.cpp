@@ -47,9 +47,9 @@ TEST(Coverage, NoOperatorIsLeftOut) {
   // … and those with tests of their own (template_product_test.cpp, template_blockwise_test.cpp,
   // template_groupwise_test.cpp, template_image_test.cpp, template_winograd_test.cpp).
   const std::set<std::string> products = {
-      "matmul",          "packed_matmul", "lstm_cell",       "packed_lstm_cell", "gru_cell",
-      "packed_gru_cell", "packed_conv2d", "packed_winograd", "blockwise_matmul",
-      "packed_groupwise_matmul"};
+      "matmul",           "packed_matmul",          "lstm_cell",     "packed_lstm_cell",
+      "gru_cell",         "packed_gru_cell",        "packed_conv2d", "packed_winograd",
+      "blockwise_matmul", "packed_groupwise_matmul"};
   for (const ir::OpInfo& op : ir::all_ops()) {
     if (op.name.rfind("memory.", 0) == 0 || outside.contains(op.name) || products.contains(op.name))
       continue;

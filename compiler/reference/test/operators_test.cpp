@@ -421,11 +421,11 @@ TEST(Operators, PackedGroupwiseProductsRoundEachGroupOverItsRange) {
   set(2, 3, std::numeric_limits<float>::quiet_NaN());
   set(3, 70, -std::numeric_limits<float>::infinity());
   set(4, 0, 3e38F), set(4, 1, -3e38F);
-  const std::vector<ir::TensorRef> r = Interpreter(m).run_tensors(
-      "main", {ir::Tensor::of<float>(DType::kF32, {5, k}, x),
-               ir::Tensor::of<int8_t>(DType::kI8, {1, 32, 2, 4}, w),
-               ir::Tensor::of<float>(DType::kF32, {2, 2}, scales),
-               ir::Tensor::of<float>(DType::kF32, {2, 2}, sums)});
+  const std::vector<ir::TensorRef> r =
+      Interpreter(m).run_tensors("main", {ir::Tensor::of<float>(DType::kF32, {5, k}, x),
+                                          ir::Tensor::of<int8_t>(DType::kI8, {1, 32, 2, 4}, w),
+                                          ir::Tensor::of<float>(DType::kF32, {2, 2}, scales),
+                                          ir::Tensor::of<float>(DType::kF32, {2, 2}, sums)});
   ASSERT_EQ(r[0]->shape, (Shape{5, 2}));
   EXPECT_EQ(r[0]->value(0), 0.5 * (245 * 2 - 10 * 3));
   EXPECT_EQ(r[0]->value(1), 0);

@@ -10,12 +10,9 @@
 #include <string>
 
 #include "tuner/service/campaign.h"
+#include "tuner/service/test/copy_workload.h"
 
 namespace nimble::tuner {
-
-// A workload that computes its input: the product of the fault worker's kernels.
-inline constexpr char kCopy[] =
-    "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
 
 class QuickCampaignTest : public testing::Test {
  protected:

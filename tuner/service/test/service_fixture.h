@@ -25,14 +25,12 @@
 #include "tuner/measure/test/fault_executable.h"
 #include "tuner/service/campaign_service.h"
 #include "tuner/service/service.h"
+#include "tuner/service/test/copy_workload.h"
 #include "tuner/trust/records.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
 namespace nimble::tuner {
-// A workload that computes its input: the product of the fault worker's kernels.
-inline constexpr char kCopy[] =
-    "fn @main(%x: Tensor[(n), f32]) -> Tensor[(n), f32] { let %y = relu(%x); %y }";
 
 // The default schedule is slow, others are fast or go wrong, by what the configuration says.
 class CopyBackend : public Backend {
@@ -72,8 +70,6 @@ class CopyBackend : public Backend {
   int64_t cannot_be = -1;
   bool others_fail = false;  // all but the default schedule
 };
-
-inline const std::atomic<bool> kNever{false};
 
 // Runs what one key signed.
 class SignedBy : public Permission {

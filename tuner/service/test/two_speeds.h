@@ -11,13 +11,12 @@
 #include "compiler/tuned/tuned.h"
 #include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
+#include "tuner/service/test/copy_workload.h"
 #include "tuner/service/test/quick_campaign.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
 namespace nimble::tuner {
-
-inline const std::atomic<bool> kNever{false};
 
 class TwoSpeeds : public Backend {
  public:

@@ -1,10 +1,10 @@
-# With NIMBLE_UNITY up to six sources of a target are compiled as one, so what they include is parsed
-# once for all of them. It is off by default, because whoever changes one file compiles six: for
-# builds from nothing. Which files go together, scripts/unity_groups.py says; those that it leaves
-# out, C, generated sources and those with options of their own are compiled by themselves, as are
-# those with CMake's property SKIP_UNITY_BUILD_INCLUSION.
+# With NIMBLE_UNITY up to twelve sources of a target are compiled as one, so what they include is
+# parsed once for all of them. It is off by default, because whoever changes one file compiles
+# twelve: for builds from nothing. Which files go together, scripts/unity_groups.py says; those that
+# it leaves out, C, generated sources and those with options of their own are compiled by
+# themselves, as are those with CMake's property SKIP_UNITY_BUILD_INCLUSION.
 
-set(NIMBLE_UNITY_SIZE 6)
+set(NIMBLE_UNITY_SIZE 12)
 
 # Sources of `target` that may be compiled with others, relative to the repository.
 function(nimble_unity_sources out target)

@@ -242,7 +242,7 @@ TEST_F(FileFormatTest, OnlyFilesWithCodeOfGpusHaveItsSection) {
 }
 
 // Its bytes: two launches, each of them with the indices of a kernel and an implementation; at the
-// end, one image with its device.
+// end, one image with its device and two modules, each of them with a name of five letters.
 TEST_F(FileFormatTest, LaunchesAndDevicesAreOfWhatIsThere) {
   const std::vector<uint8_t> good = serialize(sample());
   uint32_t section = 0;
@@ -269,8 +269,10 @@ TEST_F(FileFormatTest, LaunchesAndDevicesAreOfWhatIsThere) {
   EXPECT_THAT(error_with(2, 0, 2), HasSubstr("a launch of implementation 2 of kernel 4"));
   EXPECT_THAT(error_with(2, 0, 1), HasSubstr("a launch of implementation 1 of kernel 4"))
       << "the second one is of the same";
-  EXPECT_THAT(error_with(size - 3, 1, 2), HasSubstr("number of images is 2"));
-  EXPECT_THAT(error_with(size - 2, 2, 3), HasSubstr("the device of image 3"));
+  constexpr uint64_t kModules = 2 * (1 + 5 + 2);
+  EXPECT_THAT(error_with(size - kModules - 4, 1, 9), HasSubstr("number of images is 9"));
+  EXPECT_THAT(error_with(size - kModules - 3, 2, 3), HasSubstr("the device of image 3"));
+  EXPECT_THAT(error_with(size - kModules - 1, 2, 9), HasSubstr("number of modules is 9"));
 }
 
 // A constant's record ends with where its data lies; these have offsets of one byte.

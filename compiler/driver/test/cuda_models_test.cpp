@@ -96,9 +96,9 @@ TEST_P(CudaModels, ProgramsAreServed) {
     if (p.text.find("device") == std::string::npos)
       models.emplace_back(p.name, ir::parse_module(p.text));
   EXPECT_GT(models.size(), 300u);
-  EXPECT_THAT(refusals(models, GetParam()),
-              ElementsAre(AllOf(StartsWith("batch_of_trees: "),
-                                HasSubstr("only tensors can be copied"))));
+  EXPECT_THAT(
+      refusals(models, GetParam()),
+      ElementsAre(AllOf(StartsWith("batch_of_trees: "), HasSubstr("only tensors can be copied"))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, CudaModels, ::testing::Values("sm_80", "sm_90a", "sm_100"),

@@ -1,34 +1,74 @@
 #include "compiler/codegen/code_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <string_view>
 
 #include "vm/base/cache_folder.h"
 #include "vm/base/error.h"
-#include "vm/base/file.h"
 
 namespace nimble::codegen {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Before the code: its hash, in 16 bytes.
-struct Head {
-  uint64_t high = 0, low = 0;
-};
+// Before the code: of the key, too, or an entry under another name would be taken for that one's.
+Hash128 head_of(const Hash128& key, std::span<const uint8_t> code) {
+  Hasher128 hasher;
+  hasher.update(std::span(reinterpret_cast<const uint8_t*>(&key), sizeof key));
+  hasher.update(code);
+  return hasher.digest();
+}
+static_assert(sizeof(Hash128) == 16);
 
-Head head_of(std::span<const uint8_t> code) {
-  const Hash128 hash = hash128(code);
-  return {hash.high, hash.low};
+// All of a file; nothing if it is not there, or not this user's alone. The folder's name may mean
+// another one by now, where a folder above it is somebody else's.
+std::optional<std::vector<uint8_t>> read_own(const std::string& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return std::nullopt;
+  std::optional<std::vector<uint8_t>> out;
+  struct stat info {};
+  if (is_own_file(fd) && ::fstat(fd, &info) == 0) {
+    out.emplace(static_cast<size_t>(info.st_size));
+    size_t done = 0;
+    while (done < out->size()) {
+      const ssize_t n = ::read(fd, out->data() + done, out->size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      done += static_cast<size_t>(n);
+    }
+    out->resize(done);
+  }
+  ::close(fd);
+  return out;
+}
+
+// Into a file that is not there yet and that nobody else writes, whatever the umask.
+bool write_own(const std::string& file, std::span<const uint8_t> head,
+               std::span<const uint8_t> code) {
+  const int fd =
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  if (fd < 0) return false;
+  bool good = true;
+  for (std::span<const uint8_t> left : {head, code})
+    while (good && !left.empty()) {
+      const ssize_t n = ::write(fd, left.data(), left.size());
+      if (n < 0 && errno == EINTR) continue;
+      good = n > 0;
+      if (good) left = left.subspan(static_cast<size_t>(n));
+    }
+  return ::close(fd) == 0 && good;
 }
 
 // A folder of this user's into which nobody else writes.
@@ -59,39 +99,34 @@ CodeCache* CodeCache::of_user() {
 
 std::optional<std::vector<uint8_t>> CodeCache::find(const Hash128& key) {
   const std::string file = file_of(key);
+  std::optional<std::vector<uint8_t>> bytes = read_own(file);
+  if (!bytes) return std::nullopt;
   std::error_code ignored;
-  try {
-    std::vector<uint8_t> bytes = read_file(file);
-    Head head;
-    if (bytes.size() >= sizeof head) {
-      std::memcpy(&head, bytes.data(), sizeof head);
-      bytes.erase(bytes.begin(), bytes.begin() + sizeof head);
-      const Head is = head_of(bytes);
-      if (is.high == head.high && is.low == head.low) {
-        fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
-        return bytes;
-      }
+  Hash128 head;
+  if (bytes->size() >= sizeof head) {
+    std::memcpy(&head, bytes->data(), sizeof head);
+    bytes->erase(bytes->begin(), bytes->begin() + sizeof head);
+    if (head_of(key, *bytes) == head) {
+      fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+      return bytes;
     }
-    fs::remove(file, ignored);
-  } catch (const Error&) {  // it is not there, or cannot be read
   }
+  fs::remove(file, ignored);
   return std::nullopt;
 }
 
 void CodeCache::keep(const Hash128& key, std::span<const uint8_t> code) {
-  const Head head = head_of(code);
+  const Hash128 head = head_of(key, code);
   // Not write_file_atomically(), which waits for the disk: a file that a crash cut off is no entry,
   // and the rename gives other processes all of it or nothing.
   static std::atomic<unsigned> serial{0};
   const std::string file = file_of(key);
-  const std::string temporary = fmt::format("{}.{}-{}", file, ::getpid(), serial++);
-  std::ofstream out(temporary, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(&head), sizeof head);
-  out.write(reinterpret_cast<const char*>(code.data()), static_cast<std::streamsize>(code.size()));
-  out.close();
+  const std::string temporary = fmt::format("{}{}{}-{}", file, kUnfinished, ::getpid(), serial++);
+  const std::span head_bytes(reinterpret_cast<const uint8_t*>(&head), sizeof head);
   std::error_code error;
-  if (out) fs::rename(temporary, file, error);
-  if (!out || error) {  // a full disk, say: the next one compiles it again
+  const bool written = write_own(temporary, head_bytes, code);
+  if (written) fs::rename(temporary, file, error);
+  if (!written || error) {  // a full disk, say: the next one compiles it again
     fs::remove(temporary, error);
     return;
   }
@@ -109,10 +144,20 @@ void CodeCache::make_room() {
   std::vector<Entry> entries;
   uint64_t all = 0;
   std::error_code error;
+  const fs::file_time_type now = fs::file_time_type::clock::now();
   for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;  // another process makes room, too
-    if (it->path().extension() != kSuffix) continue;
+    const std::string name = it->path().filename().string();
+    // Another program's files stay, whatever their suffix.
+    if (name.find_first_not_of("0123456789abcdef") != hex(Hash128()).size()) continue;
+    const std::string_view suffix = std::string_view(name).substr(hex(Hash128()).size());
+    const bool unfinished = suffix.starts_with(std::string(kSuffix) + kUnfinished);
+    if (!unfinished && suffix != kSuffix) continue;
     const fs::file_time_type used = it->last_write_time(gone);
+    if (unfinished) {  // by a process that was killed, if it is old
+      if (!gone && used < now - kLongestWrite) fs::remove(it->path(), gone);
+      continue;
+    }
     const uint64_t bytes = gone ? 0 : it->file_size(gone);
     if (gone) continue;
     entries.push_back({used, bytes, it->path()});

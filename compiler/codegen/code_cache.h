@@ -3,10 +3,12 @@
 // patterns, NNVM-Fusion).
 //
 // An entry is a file of its own, named by what it was made of: source, target, compiler. It begins
-// with a hash of what follows, so that one which is cut off or damaged is none. A cache never fails
-// a compilation: what cannot be read is compiled, what cannot be written is not kept.
+// with a hash of its name and of what follows, so that one which is cut off, damaged or another's
+// is none; nor is a file that another user has or may write, for what it holds is run. A cache
+// never fails a compilation: what cannot be read is compiled, what cannot be written is not kept.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -37,10 +39,13 @@ class CodeCache {
 
  private:
   std::string file_of(const Hash128& key) const { return folder_ + "/" + hex(key) + kSuffix; }
-  // Removes entries until three quarters of the room are taken.
+  // Removes entries until three quarters of the room are taken, and what was never finished.
   void make_room();
 
   static constexpr const char* kSuffix = ".code";
+  // Behind that, before the number of the process that writes it.
+  static constexpr const char* kUnfinished = ".";
+  static constexpr std::chrono::hours kLongestWrite{1};
   const std::string folder_;
   const uint64_t most_bytes_;
   std::mutex mutex_;

@@ -70,17 +70,33 @@ exec::Launch launch_of(const kir::Function& f) {
   return out;
 }
 
-// The name of a function: equal ones have one name and are compiled once, in this model and in
-// others.
-std::string symbol_of(const std::string& anchor, const kir::Function& f) {
+// A function's text but for its name.
+std::string text_of(const kir::Function& f) {
   kir::Function anonymous = f;
   anonymous.name = "kernel";
-  return fmt::format("{}_{}", anchor, hex(hash64(std::string_view(kir::print(anonymous)))));
+  return kir::print(anonymous);
+}
+
+// The name of a function: equal ones have one name and are compiled once, in this model and in
+// others. `forms`: what it is for further architectures, of which it says what differs.
+std::string symbol_of(const std::string& anchor, const kir::Function& f,
+                      const std::vector<kir::Function>& forms = {}) {
+  const std::string own = text_of(f);
+  std::string all = own;
+  for (size_t i = 0; i < forms.size(); ++i)
+    if (const std::string text = text_of(forms[i]); text != own)
+      all += fmt::format("{}\n{}", i, text);
+  return fmt::format("{}_{}", anchor, hex(hash64(std::string_view(all))));
 }
 
 void add_function(kir::Function f, std::vector<kir::Function>* to) {
-  if (std::none_of(to->begin(), to->end(), [&](const auto& g) { return g.name == f.name; }))
-    to->push_back(std::move(f));
+  const auto same =
+      std::find_if(to->begin(), to->end(), [&](const auto& g) { return g.name == f.name; });
+  if (same == to->end()) return to->push_back(std::move(f));
+  // The hash is none against an adversary's models: one kernel must not run in another's place.
+  if (kir::print(*same) != kir::print(f))
+    throw Error(Status::kUnsupported, f.name, "is the name of two kernels, whose hashes are equal",
+                "change one of them: another constant or extent is enough");
 }
 
 // The messages of the statement's checks, by which the VM explains a kernel's status.
@@ -307,25 +323,30 @@ std::vector<kir::Function> KernelSet::gpu_forms(const Entry& e, const tuned::Can
     refuse("the schedule does not fit");
   std::vector<kir::Function> out = t->lower(e.workload, candidate.config, target, prefix).functions;
   if (out.size() != own.size()) refuse("it has other parts");
-  for (size_t i = 0; i < out.size(); ++i)
+  for (size_t i = 0; i < out.size(); ++i) {
     if (out[i].name != own[i].name || launch_of(out[i]) != launch_of(own[i]))
       refuse("it is started otherwise");
+    if (kir::scratch_bytes(out[i]) != kir::scratch_bytes(own[i])) refuse("it takes other memory");
+  }
   return out;
 }
 
 void KernelSet::name_gpu_functions(const Entry& e, const tuned::Candidate& candidate,
                                    const std::string& prefix, std::vector<kir::Function>* own,
                                    Functions* functions) const {
-  std::vector<std::string> names;
-  for (const kir::Function& f : *own) names.push_back(symbol_of(e.workload.anchor, f));
+  std::vector<std::vector<kir::Function>> forms(own->size());  // of each function
   for (size_t t = 0; t < functions->more.size(); ++t) {
-    std::vector<kir::Function> forms = gpu_forms(e, candidate, prefix, *own, gpus_[t + 1]);
-    for (size_t i = 0; i < forms.size(); ++i) {
-      forms[i].name = names[i];
-      add_function(std::move(forms[i]), &functions->more[t]);
-    }
+    std::vector<kir::Function> there = gpu_forms(e, candidate, prefix, *own, gpus_[t + 1]);
+    for (size_t i = 0; i < there.size(); ++i) forms[i].push_back(std::move(there[i]));
   }
-  for (size_t i = 0; i < own->size(); ++i) (*own)[i].name = names[i];
+  for (size_t i = 0; i < own->size(); ++i) {
+    const std::string name = symbol_of(e.workload.anchor, (*own)[i], forms[i]);
+    for (size_t t = 0; t < forms[i].size(); ++t) {
+      forms[i][t].name = name;
+      add_function(std::move(forms[i][t]), &functions->more[t]);
+    }
+    (*own)[i].name = name;
+  }
 }
 
 void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,

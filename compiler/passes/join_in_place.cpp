@@ -118,7 +118,8 @@ class JoinInPlace {
   JoinInPlace(const ir::Function& f, PassContext& context) : context_(context) {
     for (const VarRef& p : f.parameters)
       if (p->type && p->type->kind == ir::TypeKind::kTensor)
-        for (const Dim& d : p->type->dims) parameter_symbols_.merge(d.symbols());
+        for (const Dim& d : p->type->dims)
+          if (const auto symbol = d.as_symbol()) parameter_symbols_.insert(*symbol);
   }
 
   ir::BlockRef run(const ir::BlockRef& block) {
@@ -197,7 +198,7 @@ class JoinInPlace {
     }
     // A copy is a call; there was one.
     if (in_place == 0 || copies > in_place) return false;
-    if (!is_known_at(storage, operands, first)) return false;
+    if (!is_known_at(*whole, storage, operands, first)) return false;
     apply(c, *whole, operands, calls, at, tensor, storage, first);
     return true;
   }
@@ -348,17 +349,29 @@ class JoinInPlace {
     return own && kernels::template_for(*context_.workloads->of(other), target) == own;
   }
 
-  // Whether the whole's bytes can be computed in front of binding `first`.
-  bool is_known_at(size_t storage, const std::vector<Operand>& operands, size_t first) const {
-    if (storage <= first) return true;
+  // Whether what the whole and its parts are allocated by can be computed in front of binding
+  // `first`. Extents of tensors without elements are asked for, too, which their bytes do not name,
+  // and offsets, from whose sum an extent may have cancelled out.
+  bool is_known_at(const Whole& whole, size_t storage, const std::vector<Operand>& operands,
+                   size_t first) const {
     const Dim bytes = ir::attr<Dim>(expr(storage).attrs, "bytes");
-    if (can_fail(bytes)) return false;
+    std::vector<Dim> needed = whole.type->dims;
     std::set<std::string> known = parameter_symbols_;
-    for (const Operand& o : operands)
-      if (o.in_place && std::min(o.tensor, o.storage) == first)
+    if (storage <= first)
+      known.merge(bytes.symbols());
+    else
+      needed.push_back(bytes);
+    for (const Operand& o : operands) {
+      if (!o.in_place) continue;
+      needed.push_back(o.begin);
+      if (std::min(o.tensor, o.storage) == first)
         for (const Dim& d : o.type->dims) known.merge(d.symbols());
-    const std::set<std::string> needed = bytes.symbols();
-    return std::includes(known.begin(), known.end(), needed.begin(), needed.end());
+    }
+    return std::all_of(needed.begin(), needed.end(), [&](const Dim& d) {
+      const std::set<std::string> symbols = d.symbols();
+      return !can_fail(d) &&
+             std::includes(known.begin(), known.end(), symbols.begin(), symbols.end());
+    });
   }
 
   // ---- groups

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "vm/base/cache_folder.h"
 #include "vm/base/hash.h"
 
 namespace nimble::tuner {
@@ -43,13 +44,6 @@ bool transfer(Call call, int fd, Byte* at, uint64_t size, uint64_t offset) {
   }
   return true;
 }
-// Whose file it is, and that nobody else writes it: what it holds is run, and signed. A link, or
-// another name of a file that is elsewhere, would be cut short there.
-bool is_own(int fd) {
-  struct stat info {};
-  return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
-         info.st_nlink == 1 && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
 
 bool read_at(int fd, void* data, uint64_t size, uint64_t offset) {
   return transfer(::pread, fd, static_cast<uint8_t*>(data), size, offset);
@@ -64,7 +58,7 @@ WorkCache::WorkCache(std::string path, uint64_t limit_bytes)
     : path_(std::move(path)), limit_bytes_(limit_bytes) {
   fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd_ < 0) return;
-  if (is_own(fd_)) {
+  if (is_own_file(fd_)) {
     read_index();
   } else {
     ::close(fd_);

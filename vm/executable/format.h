@@ -26,8 +26,8 @@
 // How a GPU's code is started, and whose code an image is where it is not the CPU's, come in a
 // section that only files with such code have, and in these it is required: a count of launches,
 // for each the indices of its kernel and implementation, the three programs of its grid, threads of
-// a block, bytes of shared memory; then a count of images that are not the CPU's, for each its
-// index and device.
+// a block, bytes of shared memory, alignment of its arguments; then a count of images that are not
+// the CPU's, for each its index and device and the symbol and bytes of each of its modules.
 //
 // Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
 // a file with an unknown required section or another format version. The version grows when the

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <set>
 
 #include "vm/base/checked.h"
@@ -424,7 +425,20 @@ class Verifier {
     }
   }
 
+  // Native symbols of GPUs by device, and a kernel that is made of each.
+  using Symbols = std::map<std::pair<int32_t, std::string_view>, std::string_view>;
+
+  Symbols gpu_symbols() const {
+    Symbols out;
+    for (const Kernel& k : e_.kernels)
+      for (const Implementation& i : k.implementations)
+        if (is_gpu(k.device) && i.kind == ImplementationKind::kNative)
+          out.try_emplace({k.device, i.symbol}, k.name);
+    return out;
+  }
+
   void check_images() {
+    const Symbols needed = gpu_symbols();
     std::set<std::pair<int32_t, std::string_view>> targets;
     for (const NativeImage& i : e_.images) {
       const Place where{"image ", i.target};
@@ -432,12 +446,12 @@ class Verifier {
         report<Fault::kImageTarget>(where);
       if (i.device != kCpuDevice && !is_gpu(i.device)) report<Fault::kImageDevice>(where, i.device);
       if (i.bytes.empty()) report<Fault::kImageEmpty>(where);
-      if (!i.modules.empty()) check_modules(i, where);
+      if (!i.modules.empty()) check_modules(i, needed, where);
     }
   }
 
   // Of a GPU's image in several: they are the image, and they have every kernel.
-  void check_modules(const NativeImage& image, const Place& where) {
+  void check_modules(const NativeImage& image, const Symbols& needed, const Place& where) {
     if (!is_gpu(image.device)) report<Fault::kModulesElsewhere>(where);
     std::set<std::string_view> symbols;
     uint64_t left = image.bytes.size();
@@ -451,11 +465,13 @@ class Verifier {
       left -= m.bytes;
     }
     if (left > 0) report<Fault::kModulesEnd>(where, left);
-    for (const Kernel& k : e_.kernels)
-      for (const Implementation& i : k.implementations)
-        if (k.device == image.device && i.kind == ImplementationKind::kNative &&
-            !symbols.contains(i.symbol))
-          report<Fault::kModuleMissing>(where, i.symbol, k.name);
+    // The first that is missing is told: so an image costs what its modules do, however many
+    // kernels the file has.
+    for (auto n = needed.lower_bound({image.device, ""}); n != needed.end(); ++n) {
+      if (n->first.first != image.device) return;
+      if (!symbols.contains(n->first.second))
+        return report<Fault::kModuleMissing>(where, n->first.second, n->second);
+    }
   }
 
   const Executable& e_;

@@ -2,7 +2,9 @@
 #include "compiler/codegen/code_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -29,9 +31,10 @@ class CodeCacheTest : public ::testing::Test {
     for (const auto& f : fs::directory_iterator(folder_)) out.push_back(f.path());
     return out;
   }
+  fs::path file_of(uint64_t i) const { return folder_ / (hex(key(i)) + ".code"); }
   // As if it had been used so many minutes ago.
   void age(uint64_t i, int minutes) const {
-    fs::last_write_time(folder_ / (hex(key(i)) + ".code"),
+    fs::last_write_time(file_of(i),
                         fs::file_time_type::clock::now() - std::chrono::minutes(minutes));
   }
 
@@ -67,6 +70,51 @@ TEST_F(CodeCacheTest, ADamagedEntryIsNone) {
   }
 }
 
+// Under another name a whole entry would be run for another kernel.
+TEST_F(CodeCacheTest, AnEntryOfAnotherKeyIsNone) {
+  CodeCache cache(folder_.string());
+  cache.keep(key(1), code(100, 5));
+  fs::copy_file(file_of(1), file_of(2));
+  EXPECT_FALSE(cache.find(key(2)));
+  EXPECT_TRUE(cache.find(key(1)));
+}
+
+TEST_F(CodeCacheTest, WhatOthersMayHaveWrittenIsNone) {
+  CodeCache cache(folder_.string());
+  const mode_t before = ::umask(0);
+  cache.keep(key(1), code(100, 5));
+  ::umask(before);
+  EXPECT_EQ(fs::status(file_of(1)).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_TRUE(cache.find(key(1)));
+  for (const fs::perms others : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(file_of(1), others, fs::perm_options::add);
+    EXPECT_FALSE(cache.find(key(1)));
+    cache.keep(key(1), code(100, 5));
+    EXPECT_TRUE(cache.find(key(1))) << "it takes the other's place";
+  }
+  fs::rename(file_of(1), folder_ / "elsewhere");
+  fs::create_symlink(folder_ / "elsewhere", file_of(1));
+  EXPECT_FALSE(cache.find(key(1)));
+  fs::remove(file_of(1));
+  fs::create_hard_link(folder_ / "elsewhere", file_of(1));
+  EXPECT_FALSE(cache.find(key(1)));
+  fs::remove(file_of(1));
+  ASSERT_EQ(::mkfifo(file_of(1).c_str(), 0600), 0);
+  EXPECT_FALSE(cache.find(key(1))) << "nor is it waited for";
+}
+
+// Written by processes that were killed.
+TEST_F(CodeCacheTest, WhatWasNeverFinishedGoes) {
+  const auto unfinished = [&](uint64_t i) { return file_of(i).string() + ".99-0"; };
+  for (uint64_t i : {1, 2}) write_file_atomically(unfinished(i), std::string_view("half"));
+  fs::last_write_time(unfinished(1), fs::file_time_type::clock::now() - std::chrono::hours(2));
+  CodeCache cache(folder_.string());
+  cache.keep(key(3), code(100, 5));
+  EXPECT_FALSE(fs::exists(unfinished(1)));
+  EXPECT_TRUE(fs::exists(unfinished(2))) << "it may be being written";
+  EXPECT_TRUE(cache.find(key(3)));
+}
+
 TEST_F(CodeCacheTest, WhatWasNotUsedForLongestGoes) {
   CodeCache cache(folder_.string(), 10'000);
   for (uint64_t i = 0; i < 9; ++i) {
@@ -83,10 +131,12 @@ TEST_F(CodeCacheTest, WhatWasNotUsedForLongestGoes) {
 }
 
 TEST_F(CodeCacheTest, AnotherProgramsFilesStay) {
-  write_file_atomically((folder_ / "notes.txt").string(), std::string_view("mine"));
+  for (const char* name : {"notes.txt", "notes.code", "abc.code"})
+    write_file_atomically((folder_ / name).string(), std::string_view("mine"));
   CodeCache cache(folder_.string(), 100);
   for (uint64_t i = 0; i < 5; ++i) cache.keep(key(i), code(1000, 5));
-  EXPECT_TRUE(fs::exists(folder_ / "notes.txt"));
+  for (const char* name : {"notes.txt", "notes.code", "abc.code"})
+    EXPECT_TRUE(fs::exists(folder_ / name)) << name;
 }
 
 TEST_F(CodeCacheTest, AFolderThatIsGoneIsNoFailure) {

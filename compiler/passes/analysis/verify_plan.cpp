@@ -74,6 +74,7 @@ struct Object {
 struct Part {
   int64_t whole = 0;  // its number
   Dim pitch, first, last;
+  int64_t size = 0;  // bytes of an element
 
   Dim count() const { return last - first; }
 };
@@ -188,7 +189,9 @@ class PlanVerifier {
     const bool common = std::any_of(a.objects.begin(), a.objects.end(),
                                     [&](size_t o) { return b.objects.count(o) > 0; });
     if (!common) return false;
-    if (a.part && b.part && a.part->whole == b.part->whole)
+    // Of the same rows; columns of others do not tell where in memory they are.
+    if (a.part && b.part && a.part->whole == b.part->whole && a.part->size == b.part->size &&
+        dims_.equal(a.part->pitch, b.part->pitch) == Proof::kYes)
       return dims_.less_equal(a.part->last, b.part->first) != Proof::kYes &&
              dims_.less_equal(b.part->last, a.part->first) != Proof::kYes;
     if (a.objects.size() > 1 || b.objects.size() > 1 || !a.begin || !b.begin) return true;
@@ -467,10 +470,14 @@ class PlanVerifier {
       fault("P10", fmt::format("%{} has a part that is not four extents", v->name));
       return std::nullopt;
     }
-    Part p{*number, part[1], part[2], part[3]};
-    const auto size = static_cast<int64_t>(size_of(ir::attr<DType>(e.attrs, "dtype")));
-    if (dims_.equal(ir::attr<Dim>(e.attrs, "offset"), p.first * size) != Proof::kYes)
+    Part p{*number, part[1], part[2], part[3],
+           static_cast<int64_t>(size_of(ir::attr<DType>(e.attrs, "dtype")))};
+    if (dims_.equal(ir::attr<Dim>(e.attrs, "offset"), p.first * p.size) != Proof::kYes)
       fault("P10", fmt::format("%{} does not begin at its first column", v->name));
+    // Beyond it the columns are the next row's first ones.
+    if (dims_.less_equal(p.last, p.pitch) == Proof::kNo ||
+        dims_.less_equal(p.first, p.last) == Proof::kNo)
+      fault("P10", fmt::format("%{} has columns that its rows have not", v->name));
     // All of it are its columns, or its last axes are a row.
     Dim count = 1;
     bool rows = false;

@@ -329,6 +329,26 @@ fn @main(%x: VEC) -> (VEC, VEC) {
   !_ = memory.kill(%s);
   %x
 })"},
+    // Columns of rows of another length lie anywhere among these.
+    {"P7", "%z is written while %y is read or written in its place",
+     R"(fn @main(%x: Tensor[(m, 5), f32], %w: Tensor[(m, 3), f32]) -> Tensor[(m, 5), f32] {
+  !%s: MEM = memory.alloc_storage() {bytes = 64*m + 64, alignment = 64, device = 0};
+  !%y: Tensor[(m, 16), f32] = memory.alloc_tensor(%s) {shape = (m, 16), dtype = f32, offset = 0, part = (1, 16, 0, 5)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 5), f32]) -> Tensor[(m, 16), f32] attrs {primitive = true} { let %q: Tensor[(m, 16), f32] = pitched(%p) {axis = 1, extent = 16}; %q } (%x, %y) {inputs = 1};
+  !%z: Tensor[(m, 8), f32] = memory.alloc_tensor(%s) {shape = (m, 8), dtype = f32, offset = 20, part = (1, 8, 5, 8)};
+  !_ = memory.invoke_mut group fn(%p: Tensor[(m, 16), f32], %o: Tensor[(m, 3), f32]) -> Tensor[(m, 8), f32] attrs {primitive = true} { let %i: Tensor[(m, 3), f32] = slice(%p) {axes = [1], starts = (0), ends = (3)}; let %j: Tensor[(m, 3), f32] = add(%i, %o); let %q: Tensor[(m, 8), f32] = pitched(%j) {axis = 1, extent = 8}; %q } (%y, %w, %z) {inputs = 2};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%z);
+  !_ = memory.kill(%s);
+  %x
+})"},
+    {"P10", "%y has columns that its rows have not", R"(fn @main(%x: VEC) -> VEC {
+  !%s: MEM = memory.alloc_storage() {bytes = 64*n, alignment = 64, device = 0};
+  !%y: Tensor[(n, 8), f32] = memory.alloc_tensor(%s) {shape = (n, 8), dtype = f32, offset = 24, part = (1, 8, 6, 10)};
+  !_ = memory.kill(%y);
+  !_ = memory.kill(%s);
+  %x
+})"},
     {"P9", "%s is still there at the end of its block", R"(fn @main(%x: VEC) -> VEC {
   !%s: MEM = STORAGE;
   !%y: VEC = memory.alloc_tensor(%s) TENSOR;

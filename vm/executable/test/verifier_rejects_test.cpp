@@ -456,6 +456,16 @@ TEST(VerifierTest, RejectsDamage) {
   }
 }
 
+// It is looked through no further: many images of many kernels would take the product of both.
+TEST(VerifierTest, AnImageWithoutManyKernelsIsOneFault) {
+  Executable e = sample();
+  e.images[2].modules = {{"other", e.images[2].bytes.size()}};
+  const std::vector<Violation> found = find_violations(e);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].fault, Fault::kModuleMissing);
+  EXPECT_THAT(found[0].message, HasSubstr("no module has \"gpu_0\", which kernel gpu is made of"));
+}
+
 // Every place that reports has a fault of its own, so every place has a program that it rejects.
 TEST(VerifierTest, EveryFaultHasARejectingTest) {
   std::set<Fault> tested = {Fault::kTooManySteps};  // verifier_flow_test.cpp

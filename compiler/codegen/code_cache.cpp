@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <llvm/Support/SHA256.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,6 +96,15 @@ std::unique_ptr<CodeCache> open_of_user() {
 CodeCache* CodeCache::of_user() {
   static const std::unique_ptr<CodeCache> cache = open_of_user();
   return cache.get();
+}
+
+Hash128 CodeCache::key_of(std::string_view made_of) {
+  const auto digest =
+      llvm::SHA256::hash({reinterpret_cast<const uint8_t*>(made_of.data()), made_of.size()});
+  Hash128 key;
+  std::memcpy(&key.high, digest.data(), sizeof key.high);
+  std::memcpy(&key.low, digest.data() + sizeof key.high, sizeof key.low);
+  return key;
 }
 
 std::optional<std::vector<uint8_t>> CodeCache::find(const Hash128& key) {

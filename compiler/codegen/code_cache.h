@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vm/base/hash.h"
@@ -33,6 +34,9 @@ class CodeCache {
   explicit CodeCache(std::string folder, uint64_t most_bytes = kMostBytes)
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
+  // Of all that decides what the code is. SHA-256, since texts come from models: nobody makes two
+  // of one key.
+  static Hash128 key_of(std::string_view made_of);
   // Counts as a use: what was not used for longest goes first.
   std::optional<std::vector<uint8_t>> find(const Hash128& key);
   void keep(const Hash128& key, std::span<const uint8_t> code);

@@ -62,7 +62,7 @@ def profile(*calls, wall_us=1000.0, runs=2):
 class Work(unittest.TestCase):
     def test_each_template_of_the_compiler_has_a_class(self):
         rows = (ROOT / "compiler" / "kernels" / "Templates.def").read_text(encoding="utf-8")
-        names = re.findall(r'^NIMBLE_TEMPLATE\(\w+, "(\w+)"\)', rows, re.MULTILINE)
+        names = re.findall(r'^NIMBLE_(?:PITCH_)?TEMPLATE\(\w+, "(\w+)"\)', rows, re.MULTILINE)
         self.assertEqual(sorted(names), sorted([*work.TEMPLATES, *work.OTHERS]))
         self.assertEqual({work.TEMPLATES[n] for n in names if "conv" in n or "depthwise" in n},
                          {"products"})

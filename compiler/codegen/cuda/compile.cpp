@@ -175,7 +175,7 @@ CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target
   anonymous.name = "kernel";
   out.function = {f.name,
                   hex(hash128(made_of + kir::print(anonymous) + cuda_source(anonymous, target)))};
-  const Hash128 key = hash128(made_of + Nvrtc::options_text() + "\n" + source);
+  const Hash128 key = CodeCache::key_of(made_of + Nvrtc::options_text() + "\n" + source);
   std::optional<Nvrtc::Output> output;
   if (cache)
     if (const auto kept = cache->find(key)) output = unpacked(*kept);

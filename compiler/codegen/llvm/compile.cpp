@@ -219,7 +219,7 @@ Hash128 key_of(const llvm::Module& module, const kernels::TargetInfo& target,
   pipeline(target, options.optimize).printPipeline(out, [](llvm::StringRef name) { return name; });
   out << '\n';
   llvm::WriteBitcodeToFile(module, out);
-  return hash128(std::string_view(out.str()));
+  return CodeCache::key_of(out.str());
 }
 
 CompiledObject compile_on(llvm::TargetMachine& machine, std::span<const kir::Function> functions,

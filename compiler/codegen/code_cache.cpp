@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <llvm/ADT/ArrayRef.h>
 #include <llvm/Support/SHA256.h>
 #include <sys/stat.h>
 #include <unistd.h>

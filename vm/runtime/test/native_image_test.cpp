@@ -84,11 +84,13 @@ TEST(NativeImage, RefusesOtherMachines) {
     std::memcpy(&elf[offsetof(Elf64_Ehdr, e_machine)], &number, sizeof number);
     return failure(elf);
   };
-  if (host_architecture() == CpuArchitecture::kX86_64)
+  if (host_architecture() == CpuArchitecture::kX86_64) {
     EXPECT_THAT(of_machine(EM_AARCH64),
                 HasSubstr("its machine is aarch64, and this one is x86-64"));
-  if (host_architecture() == CpuArchitecture::kAArch64)
+  }
+  if (host_architecture() == CpuArchitecture::kAArch64) {
     EXPECT_THAT(of_machine(EM_X86_64), HasSubstr("its machine is x86-64, and this one is aarch64"));
+  }
   EXPECT_THAT(of_machine(EM_RISCV), HasSubstr("its machine is number 243 of ELF"));
   auto big_endian = good;
   big_endian[EI_DATA] = ELFDATA2MSB;

@@ -80,8 +80,8 @@ struct State {
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;
   float clock = 0;  // milliseconds: each piece of work takes one
-  std::map<Address, size_t> memory;
-  std::map<uint8_t*, size_t> pinned;
+  // Both as the host sees them: these are the pointers that LeakSanitizer looks for.
+  std::map<uint8_t*, size_t> memory, pinned;
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::set<Module*> modules;
@@ -111,9 +111,9 @@ uint8_t* host_of(Address a) {
 bool on_device(Address at, size_t bytes) {
   State& s = state();
   if (!(at & kDevice)) return false;
-  auto m = s.memory.upper_bound(at);
-  if (m != s.memory.begin() && (--m, at + bytes <= m->first + m->second)) return true;
   uint8_t* host = host_of(at);
+  auto m = s.memory.upper_bound(host);
+  if (m != s.memory.begin() && (--m, host + bytes <= m->first + m->second)) return true;
   auto p = s.pinned.upper_bound(host);
   return p != s.pinned.begin() && (--p, host + bytes <= p->first + p->second);
 }
@@ -301,7 +301,7 @@ int cuDevicePrimaryCtxReset_v2(int) {
   s.contexts = 0;
   ++s.generation;
   s.sticky = 0;
-  for (const auto& [at, size] : s.memory) std::free(host_of(at));
+  for (const auto& [at, size] : s.memory) std::free(at);
   for (const auto& [at, size] : s.pinned) std::free(at);
   for (Stream* stream : s.streams) delete stream;
   for (Event* event : s.events) delete event;
@@ -325,19 +325,19 @@ int cuCtxSetCurrent(void* context) {
 int cuMemAlloc_v2(Address* memory, size_t bytes) {
   ENTER();
   if (bytes == 0) return violate("an allocation of nothing");
-  void* host = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  auto* host = static_cast<uint8_t*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   if (!host) return 2;
   std::memset(host, 0xa5, bytes);
   *memory = static_cast<Address>(reinterpret_cast<uintptr_t>(host)) | kDevice;
-  state().memory[*memory] = bytes;
+  state().memory[host] = bytes;
   return kOk;
 }
 int cuMemFree_v2(Address memory) {
   ENTER();
   const int result = drain_all();
-  const auto at = state().memory.find(memory);
+  const auto at = state().memory.find(host_of(memory));
   if (at == state().memory.end()) return violate("memory is freed that was not allocated");
-  std::free(host_of(memory));
+  std::free(at->first);
   state().memory.erase(at);
   return result;
 }

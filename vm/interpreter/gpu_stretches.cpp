@@ -29,7 +29,7 @@ uint64_t key_of(std::span<const uint64_t> words) {
 
 bool begins_with(std::span<const uint64_t> words, size_t at, std::span<const uint64_t> part) {
   return words.size() - at >= part.size() &&
-         std::memcmp(words.data() + at, part.data(), part.size() * sizeof(uint64_t)) == 0;
+         std::ranges::equal(words.subspan(at, part.size()), part);
 }
 
 constexpr uint64_t pair_of(uint64_t low, uint64_t high) {

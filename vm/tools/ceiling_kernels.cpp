@@ -218,12 +218,13 @@ MemoryLoop memory_loop(const CpuInfo& cpu) {
 }
 
 void dependent_additions(int64_t count) {
-  int64_t value = count;
+  // What is added stands in a register: newer processors add several constants in one cycle.
+  int64_t value = count, by = 1;
   for (int64_t i = 0; i < count; i += 16) {
 #pragma GCC unroll 16
     for (int k = 0; k < 16; ++k) {
-      value += 1;
-      asm volatile("" : "+r"(value));  // each on its own
+      value += by;
+      asm volatile("" : "+r"(value), "+r"(by));  // each on its own
     }
   }
 }

@@ -424,6 +424,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
       i.config = kernels::to_json(candidate.config);
       i.template_name = candidate.template_name;
       i.max_threads = lowered.max_threads;
+      i.divisible = !target.is_gpu() && !kir::has_barrier(*f.body);
       if (target.is_gpu()) i.launch = launch_of(f);
       kernel.implementations.push_back(std::move(i));
       own.push_back(std::move(f));
@@ -445,6 +446,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
     i.config = kernels::to_json(config);
     i.template_name = t->name();
     i.max_threads = lowered.max_threads;
+    i.divisible = !target.is_gpu() && !kir::has_barrier(*lowered.functions[0].body);
     kernel.implementations.push_back(std::move(i));
     own.push_back(std::move(lowered.functions[0]));
   }

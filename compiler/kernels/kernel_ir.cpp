@@ -126,6 +126,12 @@ Dim trip_count(const Stmt& loop) {
   return loop.step == 1 ? loop.extent : ir::ceildiv(loop.extent, loop.step);
 }
 
+bool has_barrier(const Stmt& s) {
+  return s.kind == StmtKind::kBarrier ||
+         std::any_of(s.body.begin(), s.body.end(),
+                     [](const StmtRef& inner) { return has_barrier(*inner); });
+}
+
 namespace {
 
 constexpr int64_t kScratchAlignment = 64;

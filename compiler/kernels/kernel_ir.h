@@ -450,6 +450,8 @@ std::string verify(const Function& f);
 
 // Loop iterations, ceildiv(extent, step); a kThread loop splits these.
 Dim trip_count(const Stmt& loop);
+// Whether threads of a region meet at a barrier in it.
+bool has_barrier(const Stmt& s);
 
 std::string_view name_of(UnaryOp op);
 std::string_view name_of(BinaryOp op);

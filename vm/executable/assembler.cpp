@@ -371,6 +371,7 @@ class Assembler {
     if (in_.accept("template")) i.template_name = in_.string();
     if (in_.accept("config")) i.config = in_.string();
     if (in_.accept("threads")) i.max_threads = static_cast<int32_t>(in_.integer());
+    i.divisible = in_.accept("divisible");
     if (in_.accept("hash")) i.code_hash = in_.hexadecimal();
     if (in_.accept("launch")) i.launch = launch();
     k->implementations.push_back(std::move(i));

@@ -166,6 +166,7 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
     if (!i.template_name.empty()) out += " template " + quoted(i.template_name);
     if (!i.config.empty()) out += " config " + quoted(i.config);
     if (i.max_threads != 0) out += fmt::format(" threads {}", i.max_threads);
+    if (i.divisible) out += " divisible";
     if (i.code_hash != 0) out += fmt::format(" hash {:#x}", i.code_hash);
     if (i.launch) {
       out += fmt::format(" launch ({}) block {} shared {}", joined(i.launch->grid, postfix),

@@ -11,8 +11,8 @@
 //     scratch PROGRAM
 //     dispatch { NODE: IMPLEMENTATION      a leaf
 //                NODE: FEATURE <= N ? NODE : NODE   … == … }
-//     native|vendor|host|portable STRING [template STRING] [config STRING] [threads N] [hash 0xHEX]
-//       [launch (PROGRAM, PROGRAM, PROGRAM) block N shared N [aligned N]]
+//     native|vendor|host|portable STRING [template STRING] [config STRING] [threads N] [divisible]
+//       [hash 0xHEX] [launch (PROGRAM, PROGRAM, PROGRAM) block N shared N [aligned N]]
 //   }
 //   function STRING PARAMETERS REGISTERS {
 //     [.origin STRING]   [.note STRING]   [LABEL:]   OPCODE OPERAND, …

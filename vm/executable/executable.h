@@ -103,6 +103,9 @@ struct Implementation {
   std::string config;  // canonical JSON of the template's configuration, for explain
   std::string template_name;
   int32_t max_threads = 0;  // 0: as many as the region has; 1: always one
+  // Native code whose threads wait for nobody: its work may be cut into more shares than there are
+  // threads, done in any order.
+  bool divisible = false;
   uint64_t code_hash = 0;
   std::optional<Launch> launch;  // native code of a kernel on a GPU has one, nothing else has
 };

@@ -23,6 +23,9 @@
 // What the file was compiled with comes in a section of its own, too, which files from before have
 // not: pairs of an option and its value.
 //
+// Which implementations are divisible comes in an optional section: a count, for each the indices
+// of its kernel and implementation. A reader that skips it runs them with one share a thread.
+//
 // How a GPU's code is started, and whose code an image is where it is not the CPU's, come in a
 // section that only files with such code have, and in these it is required: a count of launches,
 // for each the indices of its kernel and implementation, the three programs of its grid, threads of
@@ -65,19 +68,20 @@ enum class Section : uint32_t {
   kProvenance = 8,
   kConstantData = 9,
   kImageData = 10,
-  kPortable = 11,  // portable kernels; required if a kernel has nothing else
-  kTypes = 12,     // of ports that are not tensors
-  kOptions = 13,   // of the compilation; optional
-  kGpu = 14,       // launches, and the images of GPUs; required where there is any
+  kPortable = 11,   // portable kernels; required if a kernel has nothing else
+  kTypes = 12,      // of ports that are not tensors
+  kOptions = 13,    // of the compilation; optional
+  kGpu = 14,        // launches, and the images of GPUs; required where there is any
+  kDivisible = 15,  // implementations that are; optional
 };
-inline constexpr uint32_t kSectionCount = 14;
+inline constexpr uint32_t kSectionCount = 15;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
   constexpr std::string_view kNames[] = {
       "",        "functions", "scalar functions", "constants",     "kernels",    "images",
       "entries", "texts",     "provenance",       "constant data", "image data", "portable kernels",
-      "types",   "options",   "gpu code"};
+      "types",   "options",   "gpu code",         "divisible"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

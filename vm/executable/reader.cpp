@@ -109,7 +109,7 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   for (uint32_t id = 1; id <= kSectionCount; ++id)
     if (const auto s = static_cast<Section>(id);
         !sections[id].data() && s != Section::kProvenance && s != Section::kPortable &&
-        s != Section::kOptions && s != Section::kGpu)
+        s != Section::kOptions && s != Section::kGpu && s != Section::kDivisible)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -344,6 +344,18 @@ void get_images(ByteReader* in, Bytes data, const std::shared_ptr<const void>& o
   expect_apart(*in, e->images, "images");
 }
 
+// Behind the kernels.
+void get_divisible(ByteReader* in, Executable* e) {
+  const size_t count = in->count("number of divisible implementations", 2);
+  for (size_t n = 0; n < count; ++n) {
+    const uint64_t kernel = in->varint(), implementation = in->varint();
+    if (kernel >= e->kernels.size() || implementation >= e->kernels[kernel].implementations.size())
+      in->fail(fmt::format("implementation {} of kernel {} is divisible and not there",
+                           implementation, kernel));
+    e->kernels[kernel].implementations[implementation].divisible = true;
+  }
+}
+
 // Behind the kernels and images.
 void get_gpu(ByteReader* in, Executable* e) {
   const size_t launches = in->count("number of launches", 14);
@@ -411,6 +423,8 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
          [&](ByteReader* in) { get_pairs(in, "number of options", &e.provenance.options); });
   if (bytes_of(Section::kPortable).data())
     with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
+  if (bytes_of(Section::kDivisible).data())
+    with(Section::kDivisible, [&](ByteReader* in) { get_divisible(in, &e); });
   if (bytes_of(Section::kGpu).data()) with(Section::kGpu, [&](ByteReader* in) { get_gpu(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart
   for (const Constant& c : e.constants) constants += c.bytes.size();

@@ -125,6 +125,20 @@ bool needs_portable(const Executable& e) {
   return false;
 }
 
+// The implementations that are divisible; whether there is any.
+bool put_divisible(const Executable& e, ByteWriter* out) {
+  std::vector<std::pair<size_t, size_t>> all;
+  for (size_t k = 0; k < e.kernels.size(); ++k)
+    for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i)
+      if (e.kernels[k].implementations[i].divisible) all.emplace_back(k, i);
+  out->varint(all.size());
+  for (const auto& [k, i] : all) {
+    out->varint(k);
+    out->varint(i);
+  }
+  return !all.empty();
+}
+
 // The launches of implementations and the images that are not the CPU's; whether there is any.
 bool put_gpu(const Executable& e, ByteWriter* out) {
   size_t launches = 0, images = 0;
@@ -237,7 +251,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      portable, options, gpu;
+      portable, options, gpu, divisible;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -294,6 +308,7 @@ Layout lay_out(const Executable& e) {
   add(Section::kTypes, kRequired, &types);
   add(Section::kOptions, 0, &options);
   if (put_gpu(e, &gpu)) add(Section::kGpu, kRequired, &gpu);
+  if (put_divisible(e, &divisible)) add(Section::kDivisible, 0, &divisible);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

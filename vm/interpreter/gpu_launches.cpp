@@ -54,7 +54,7 @@ KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFra
                          : k.kernel->dispatch.choose(symbols, kHostThreads)];
   const exec::Launch& launch = *target.launch;
   const std::array<uint32_t, 3> grid = grid_of(k, launch, symbols);
-  KernelCallResult done{target.implementation, static_cast<int32_t>(launch.threads), nullptr};
+  KernelCallResult done{target.implementation, static_cast<int32_t>(launch.threads)};
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return done;
 
   void* space = nullptr;

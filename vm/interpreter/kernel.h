@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -37,9 +38,26 @@ struct KernelTarget {
   std::shared_ptr<VendorRoutine> routine;
   bool portable = false;  // the kernel's portable form
   int32_t max_threads = 0;
+  bool divisible = false;  // may be cut into more shares than threads
   // What runs: itself, or the implementation that stands in for a vendor's that is missing. The
   // portable form, where it stands in, comes behind the last one.
   uint32_t implementation = 0;
+};
+
+// How long a kernel's last region took, whoever ran it: what the next is cut by.
+class LastTime {
+ public:
+  LastTime() = default;
+  LastTime(const LastTime& other) : ns_(other.ns()) {}
+  LastTime& operator=(const LastTime& other) {
+    set(other.ns());
+    return *this;
+  }
+  int64_t ns() const { return ns_.load(std::memory_order_relaxed); }
+  void set(int64_t ns) const { ns_.store(ns, std::memory_order_relaxed); }
+
+ private:
+  mutable std::atomic<int64_t> ns_{0};
 };
 
 struct PreparedKernel {
@@ -79,6 +97,7 @@ struct PreparedKernel {
   bool launches = false;     // its targets are a GPU's
   uint32_t alignment = 1;    // of arguments of launches: a power of two
   Device* device = nullptr;  // where it runs
+  LastTime last;             // of those of its targets that are divisible
   uint64_t memory() const;   // bytes that it takes
 };
 // Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status.
@@ -137,6 +156,7 @@ struct KernelFrame {
 struct KernelCallResult {
   uint32_t implementation = 0;
   int32_t threads = 1;
+  int32_t shares_per_thread = 1;
   const ReadyCall* ready = nullptr;  // of a vendor's routine, if one ran
 };
 

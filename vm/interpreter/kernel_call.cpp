@@ -2,6 +2,7 @@
 // or its portable form.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <exception>
 
 #include "vm/base/error.h"
@@ -146,6 +147,26 @@ std::span<const LibraryTensor> library_tensors(const PreparedKernel& k,
   return {frame->tensors.data(), n};
 }
 
+// A share of about so long is begun and taken at next to no cost, and is short beside a region
+// that is worth cutting.
+constexpr int64_t kShareNs = 50'000;
+constexpr int32_t kMostShares = 8;  // of a thread
+// Scratch memory that more shares may take beyond what the threads take, for each thread: what
+// they then touch should stay in its cache.
+constexpr int64_t kMoreScratch = 64 << 10;
+
+// The most shares for each thread that a call may be cut into.
+int32_t most_shares(const KernelTarget& target, int32_t threads) {
+  if (!target.divisible || threads == 1) return 1;
+  return target.max_threads > 0 ? std::min(kMostShares, target.max_threads / threads) : kMostShares;
+}
+
+// Bytes of scratch memory for so many shares.
+int64_t scratch_for(const PreparedKernel& k, int32_t shares, KernelFrame* frame) {
+  frame->symbols[k.symbols] = shares;
+  return k.kernel->contract.scratch_bytes.evaluate1({frame->symbols.data(), size_t{k.symbols} + 1});
+}
+
 const KernelTarget& stand_in_of(const PreparedKernel& k, const KernelTarget& routine) {
   if (!k.stand_in)
     throw Error(Status::kUnsupported, "",
@@ -193,10 +214,17 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
   if (target.max_threads > 0) threads = std::min(threads, target.max_threads);
 
   Region region;
+  int32_t shares = most_shares(target, threads);
   if (k.uses_scratch) {
-    frame->symbols[k.symbols] = threads;
-    const int64_t bytes =
-        k.kernel->contract.scratch_bytes.evaluate1({frame->symbols.data(), size_t{k.symbols} + 1});
+    int64_t bytes = scratch_for(k, threads, frame);
+    if (shares > 1) {
+      // For as many as there may be at another time: a run that had enough memory has it again.
+      const int64_t cut = scratch_for(k, threads * shares, frame);
+      if (cut <= bytes + threads * kMoreScratch)
+        bytes = cut;
+      else
+        shares = 1;
+    }
     if (bytes < 0) [[unlikely]]
       fail_scratch(k, bytes);
     if (target.library && bytes > 0) frame->meter.charge_bytes(static_cast<uint64_t>(bytes));
@@ -215,7 +243,14 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.buffer_count = k.tensors;
     region.args.buffers = frame->buffers.data();
     region.args.symbols = frame->symbols.data();
-    pool.run(&native_body, &region, threads);
+    if (target.divisible && threads > 1) {
+      shares = static_cast<int32_t>(std::clamp<int64_t>(k.last.ns() / kShareNs, 1, shares));
+      const auto begin = std::chrono::steady_clock::now();
+      pool.run(&native_body, &region, threads, shares);
+      k.last.set((std::chrono::steady_clock::now() - begin) / std::chrono::nanoseconds(1));
+    } else {
+      pool.run(&native_body, &region, threads);
+    }
   } else {
     const bool few = arguments.size() <= kFewArguments;
     if (!few) [[unlikely]]
@@ -246,7 +281,7 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
   }
   if (const int32_t status = region.status.load(std::memory_order_relaxed)) [[unlikely]]
     fail_check(k, status, symbols);
-  return {target.implementation, threads, ready};
+  return {target.implementation, threads, shares, ready};
 }
 
 }  // namespace nimble::rt

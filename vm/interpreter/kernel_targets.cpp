@@ -113,6 +113,7 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
       use_portable(kernel, &target, out);
     } else if (impl.kind == ImplementationKind::kNative) {
       target.native = find_native(impl.symbol);
+      target.divisible = impl.divisible && target.native;
       // The image of a level that the kernel was not tuned for has one function for it.
       if (!target.native) target.native = find_native(kernel.name);
       if (!target.native)

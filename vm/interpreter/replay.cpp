@@ -58,6 +58,7 @@ void KernelLog::add(const PreparedKernel& k, std::span<const Value> arguments,
   call.library = target->library;
   call.ready = result.ready;
   call.threads = result.threads;
+  call.shares_per_thread = result.shares_per_thread;
   call.symbols.assign(frame.symbols.begin(), frame.symbols.begin() + k.symbols);
   if (k.uses_scratch)
     call.scratch = static_cast<uint64_t>(
@@ -95,7 +96,7 @@ struct KernelReplay::Prepared {
   nimble_kernel_fn native = nullptr;
   const LibraryKernel* library = nullptr;
   const ReadyCall* ready = nullptr;
-  int32_t threads = 1;
+  int32_t threads = 1, shares_per_thread = 1;
   std::vector<void*> buffers;
   std::vector<int64_t> symbols, scalars;
   std::vector<std::vector<int64_t>> shapes;
@@ -165,6 +166,7 @@ KernelReplay::KernelReplay(const KernelLog& log, ThreadPool& pool) : pool_(pool)
     p.library = c.library;
     p.ready = c.ready;
     p.threads = c.threads;
+    p.shares_per_thread = c.shares_per_thread;
     p.symbols = c.symbols;
     p.scalars = c.scalars;
     p.pool = &pool;
@@ -196,7 +198,7 @@ const uint8_t* KernelReplay::at(const void* recorded) const {
 
 void KernelReplay::run() {
   for (const std::unique_ptr<Prepared>& p : calls_) {
-    pool_.run(&Prepared::body, p.get(), p->threads);
+    pool_.run(&Prepared::body, p.get(), p->threads, p->shares_per_thread);
     if (p->failed.load(std::memory_order_relaxed)) [[unlikely]]
       throw Error(Status::kFatal, "", "a kernel refused what it had taken in the run",
                   "report it: the replay is wrong");

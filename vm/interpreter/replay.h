@@ -43,7 +43,7 @@ class KernelLog {
     nimble_kernel_fn native = nullptr;
     const LibraryKernel* library = nullptr;
     const ReadyCall* ready = nullptr;  // of the library's, if it is a vendor's routine
-    int32_t threads = 1;
+    int32_t threads = 1, shares_per_thread = 1;
     uint64_t scratch = 0;
     std::vector<Buffer> buffers;
     std::vector<int64_t> symbols, scalars;

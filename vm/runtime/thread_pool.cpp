@@ -114,12 +114,12 @@ void RegionBarrier::wait_for_all(nimble_barrier* base, int32_t thread) {
 }
 
 ThreadPool::ThreadPool(int threads, bool pin) : pin_(pin), cores_(allowed_cores()) {
-  threads = std::max(threads, 1);
+  threads = std::clamp(threads, 1, kMostThreads);
   // pause takes about 40 ns on current cores: some tens of microseconds before yielding.
   const bool crowded = threads > std::max<int>(1, static_cast<int>(cores_.size()));
   spins_before_yield_ = crowded ? 16 : 2000;
   barrier_ = std::make_unique<RegionBarrier>(threads, spins_before_yield_);
-  for (int i = 1; i < threads; ++i) {
+  for (int i = 0; i < threads; ++i) {
     Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
     worker.pool = this;
     worker.index = i;
@@ -135,11 +135,11 @@ ThreadPool::ThreadPool(int threads, bool pin) : pin_(pin), cores_(allowed_cores(
 ThreadPool::~ThreadPool() {
   fork_hook_.reset();
   stop_.store(true, std::memory_order_relaxed);
-  for (auto& worker : workers_) {
-    worker->signal.fetch_add(1, std::memory_order_seq_cst);
-    futex_wake(worker->signal);
+  for (size_t i = 1; i < workers_.size(); ++i) {
+    workers_[i]->signal.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake(workers_[i]->signal);
   }
-  for (auto& worker : workers_) worker->thread.join();
+  for (size_t i = 1; i < workers_.size(); ++i) workers_[i]->thread.join();
 }
 
 void ThreadPool::start_workers() noexcept {
@@ -147,12 +147,11 @@ void ThreadPool::start_workers() noexcept {
     Worker& worker = *static_cast<Worker*>(context);
     worker.pool->work(worker);
   };
-  int32_t threads = 1;
-  for (auto& worker : workers_) {
-    if (!worker->thread.start(entry, worker.get())) break;
+  size_t threads = 1;
+  while (threads < workers_.size() &&
+         workers_[threads]->thread.start(entry, workers_[threads].get()))
     ++threads;
-  }
-  max_threads_.store(threads, std::memory_order_relaxed);
+  max_threads_.store(static_cast<int32_t>(threads), std::memory_order_relaxed);
 }
 
 void ThreadPool::lose_workers() noexcept {
@@ -162,8 +161,7 @@ void ThreadPool::lose_workers() noexcept {
     worker->thread.forget();
     worker->signal.store(0, std::memory_order_relaxed);
     worker->parked.store(0, std::memory_order_relaxed);
-    worker->claimed.store(0, std::memory_order_relaxed);
-    worker->done.store(0, std::memory_order_relaxed);
+    worker->shares.store({}, std::memory_order_relaxed);
   }
   workers_lost_ = true;
 }
@@ -203,13 +201,46 @@ void ThreadPool::work(Worker& worker) {
   while (true) {
     last = await_signal(worker, last, &spin_ns);
     if (stop_.load(std::memory_order_relaxed)) return;
-    if (!claim(worker, last)) continue;  // too late: what body_ and context_ say is not for us
-    body_(context_, worker.index, threads_, barrier_.get());
-    worker.done.store(last, std::memory_order_release);
+    work_on(worker, last);
   }
 }
 
-void ThreadPool::run(Body body, void* context, int32_t threads) {
+int32_t ThreadPool::take(Worker& worker, uint32_t region, bool last) {
+  Shares left = worker.shares.load(std::memory_order_acquire);
+  while (left.region == region && left.first < left.end) {
+    Shares after = left;
+    const int32_t share = last ? --after.end : after.first++;
+    if (worker.shares.compare_exchange_weak(left, after, std::memory_order_acq_rel)) return share;
+  }
+  return -1;
+}
+
+void ThreadPool::do_share(const Work& work, int32_t share) {
+  nimble_barrier none{&wait_nothing};
+  nimble_barrier* const barrier = work.shares == work.threads ? barrier_.get() : &none;
+  work.body(work.context, share, work.shares, barrier);
+}
+
+void ThreadPool::work_on(Worker& worker, uint32_t region) {
+  int32_t share = take(worker, region, false);
+  if (share < 0) return;  // too late: what work_ says is of another region
+  const Work work = work_;
+  int32_t done = 0;
+  do {
+    do_share(work, share);
+    ++done;
+  } while ((share = take(worker, region, false)) >= 0);
+  int32_t left = left_.fetch_sub(done, std::memory_order_acq_rel) - done;
+  // The last threads were signalled last: they are the likeliest not to have begun.
+  for (int32_t i = work.threads - 1; i >= 0 && left > 0; --i) {
+    while ((share = take(*workers_[i], region, true)) >= 0) {
+      do_share(work, share);
+      left = left_.fetch_sub(1, std::memory_order_acq_rel) - 1;
+    }
+  }
+}
+
+void ThreadPool::run(Body body, void* context, int32_t threads, int32_t shares_per_thread) {
   threads = std::clamp<int32_t>(threads, 1, max_threads());
   if (threads == 1 || in_region) return run_alone(body, context);
   std::unique_lock lock(region_mutex_);
@@ -226,32 +257,24 @@ void ThreadPool::run(Body body, void* context, int32_t threads) {
     thread_local int pinned_to = -1;
     if (pinned_to != cores_[0]) pin_this_thread(pinned_to = cores_[0]);
   }
-  body_ = body;
-  context_ = context;
-  threads_ = threads;
+  const int32_t each = std::clamp(shares_per_thread, 1, kMostShares);
+  work_ = {body, context, threads, threads * each};
+  left_.store(work_.shares, std::memory_order_relaxed);
   barrier_->begin(++region_, threads);
-  for (int32_t i = 1; i < threads; ++i) {
-    Worker& worker = *workers_[i - 1];
-    worker.signal.fetch_add(1, std::memory_order_seq_cst);
+  const auto number = static_cast<uint32_t>(region_);
+  for (int32_t i = 0; i < threads; ++i) {
+    Worker& worker = *workers_[i];
+    worker.shares.store(
+        {number, static_cast<uint16_t>(i * each), static_cast<uint16_t>((i + 1) * each)},
+        std::memory_order_release);
+    if (i == 0) continue;
+    worker.signal.store(number, std::memory_order_seq_cst);
     if (worker.parked.load(std::memory_order_seq_cst)) futex_wake(worker.signal);
   }
   in_region = true;
-  body(context, 0, threads, barrier_.get());
-  // The last workers were signalled last: they are the likeliest not to have begun.
-  for (int32_t i = threads - 1; i >= 1; --i) {
-    Worker& worker = *workers_[i - 1];
-    const uint32_t number = worker.signal.load(std::memory_order_relaxed);
-    if (!claim(worker, number)) continue;
-    body(context, i, threads, barrier_.get());
-    worker.done.store(number, std::memory_order_relaxed);
-  }
+  work_on(*workers_[0], number);
   in_region = false;
-  for (int32_t i = 1; i < threads; ++i) {
-    Worker& worker = *workers_[i - 1];
-    const uint32_t number = worker.signal.load(std::memory_order_relaxed);
-    spin_until([&] { return worker.done.load(std::memory_order_acquire) == number; },
-               spins_before_yield_);
-  }
+  spin_until([&] { return left_.load(std::memory_order_acquire) == 0; }, spins_before_yield_);
 }
 
 std::shared_ptr<ThreadPool> ThreadPool::shared(int threads, bool pin) {

@@ -192,6 +192,7 @@ Json kernels_json(const Executable& e) {
                                  {"template", i.template_name},
                                  {"config", i.config},
                                  {"max_threads", i.max_threads},
+                                 {"divisible", i.divisible},
                                  {"code_hash", fmt::format("{:016x}", i.code_hash)},
                                  {"launch", launch_json(i)}});
     out.push_back({{"name", k.name},
@@ -246,15 +247,16 @@ void print_kernels(const Executable& e) {
 // One row per implementation of each kernel.
 Table implementation_table(const Executable& e) {
   Table table({"kernel", "source", "workload", "device", "kind", "symbol", "template", "config",
-               "max_threads", "code_hash", launch_column(true)});
+               "max_threads", "divisible", "code_hash", launch_column(true)});
   for (const exec::Kernel& k : e.kernels) {
     for (const exec::Implementation& i : k.implementations)
       table.add({k.name, k.source, k.workload, device_name(k.device), kind_text(i.kind), i.symbol,
-                 i.template_name, i.config, i.max_threads, fmt::format("{:016x}", i.code_hash),
-                 launch_json(i)});
+                 i.template_name, i.config, i.max_threads, i.divisible,
+                 fmt::format("{:016x}", i.code_hash), launch_json(i)});
     if (k.portable)
       table.add({k.name, k.source, k.workload, device_name(k.device), "portable", nullptr,
-                 k.portable->template_name, k.portable->config, nullptr, nullptr, nullptr});
+                 k.portable->template_name, k.portable->config, nullptr, nullptr, nullptr,
+                 nullptr});
   }
   return table;
 }

@@ -221,6 +221,44 @@ TEST_F(FileFormatTest, DevicesComeBack) {
     EXPECT_EQ(back.constants[i].device, e.constants[i].device);
 }
 
+// A reader that skips the section runs all with one share a thread; indices are of what is there.
+TEST_F(FileFormatTest, DivisibleImplementationsComeBack) {
+  Executable e = sample();
+  const std::vector<uint8_t> good = serialize(e);
+  const Executable back = deserialize(good);
+  size_t divisible = 0;
+  for (size_t k = 0; k < e.kernels.size(); ++k)
+    for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i) {
+      EXPECT_EQ(back.kernels[k].implementations[i].divisible,
+                e.kernels[k].implementations[i].divisible);
+      divisible += e.kernels[k].implementations[i].divisible;
+    }
+  ASSERT_EQ(divisible, 1u);
+  uint32_t section = 0;
+  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kDivisible))
+    ++section;
+  const size_t entry = kHeaderSize + section * kTableEntrySize;
+  EXPECT_EQ(good[entry + 4], 0);
+  uint64_t offset, size;
+  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
+  std::memcpy(&size, good.data() + entry + 16, sizeof size);
+  ASSERT_EQ(size, 3u);  // a count, a kernel, an implementation
+  auto error_with = [&](uint64_t at, uint8_t value) {
+    std::vector<uint8_t> bytes = good;
+    bytes[offset + at] = value;
+    const uint64_t hash = hash64({bytes.data() + offset, size});
+    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
+    reseal(&bytes, kSectionCount);
+    return error_of(bytes);
+  };
+  EXPECT_THAT(error_with(0, 100), HasSubstr("number of divisible implementations is 100"));
+  EXPECT_THAT(error_with(1, 99), HasSubstr("of kernel 99 is divisible and not there"));
+  EXPECT_THAT(error_with(2, 9), HasSubstr("implementation 9 of kernel"));
+  for (exec::Kernel& k : e.kernels)
+    for (exec::Implementation& i : k.implementations) i.divisible = false;
+  EXPECT_EQ(serialize(e)[16], kSectionCount - 1);
+}
+
 // What has no GPU's code is written as before there was any, and is read without that section.
 TEST_F(FileFormatTest, OnlyFilesWithCodeOfGpusHaveItsSection) {
   Executable e = sample();

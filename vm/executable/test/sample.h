@@ -42,7 +42,7 @@ kernel "dense" {
     10: 2
   }
   native "dense_0" template "matmul" config "{\"mr\":12}" threads 1 hash 0x123456789abcdef0
-  native "dense_1" template "matmul"
+  native "dense_1" template "matmul" divisible
   vendor "onednn.matmul"
 }
 kernel "less" {

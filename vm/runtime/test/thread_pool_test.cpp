@@ -156,6 +156,51 @@ TEST(ThreadPool, TheCallerStandsInForLateWorkers) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+// Each share once, whoever does it, and none of them waits at its barrier.
+TEST(ThreadPool, EveryShareIsDoneOnce) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 300; ++round)
+    for (int threads = 1; threads <= 4; ++threads)
+      for (const int each : {1, 2, 5, ThreadPool::kMostShares}) {
+        struct Counts {
+          std::atomic<int> runs[4 * ThreadPool::kMostShares] = {};
+          std::atomic<int> shares{0};
+        } counts;
+        pool.run(
+            [](void* context, int32_t share, int32_t shares, nimble_barrier* barrier) {
+              Counts& c = *static_cast<Counts*>(context);
+              barrier->wait(barrier, share);
+              ++c.runs[share];
+              c.shares = shares;
+            },
+            &counts, threads, each);
+        const int shares = threads == 1 ? 1 : threads * each;
+        ASSERT_EQ(counts.shares, shares);
+        for (int i = 0; i < 4 * ThreadPool::kMostShares; ++i)
+          ASSERT_EQ(counts.runs[i], i < shares ? 1 : 0) << i;
+      }
+}
+
+// The first share of a thread lasts until all others are done: that is for the other thread to do.
+TEST(ThreadPool, SharesOfASlowThreadAreTaken) {
+  ThreadPool pool(2);
+  for (const int slow : {0, 4}) {
+    struct Region {
+      int slow;
+      std::atomic<int> done{0};
+    } region{slow};
+    pool.run(
+        [](void* context, int32_t share, int32_t shares, nimble_barrier*) {
+          Region& r = *static_cast<Region*>(context);
+          if (share == r.slow)
+            while (r.done < shares - 1) std::this_thread::yield();
+          ++r.done;
+        },
+        &region, 2, 4);
+    EXPECT_EQ(region.done, 8);
+  }
+}
+
 TEST(ThreadPool, SharedPoolServesAllSizes) {
   const auto two = ThreadPool::shared(2, false);
   EXPECT_EQ(ThreadPool::shared(1, false), two);

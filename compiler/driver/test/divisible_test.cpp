@@ -1,0 +1,43 @@
+// Which kernels' work may be cut into more shares than there are threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/driver/compile.h"
+#include "compiler/ir/text.h"
+#include "compiler/kernels/target.h"
+
+namespace nimble::driver {
+namespace {
+
+bool divisible(const std::string& text) {
+  CompileOptions options;
+  options.target = kernels::target_by_name("x86-64-v3");
+  options.compile_threads = 1;
+  const exec::Executable e = compile(ir::parse_module(text), options);
+  EXPECT_EQ(e.kernels.size(), 1u);
+  const auto& all = e.kernels.at(0).implementations;
+  const bool first = all.at(0).divisible;
+  EXPECT_TRUE(std::all_of(all.begin(), all.end(),
+                          [&](const exec::Implementation& i) { return i.divisible == first; }));
+  return first;
+}
+
+TEST(Divisible, KernelsWithoutBarriersAre) {
+  EXPECT_TRUE(
+      divisible("fn @main(%x: Tensor[(n, 24), f32], %w: Tensor[(24, 40), f32]) {"
+                " let %y = matmul(%x, %w); %y }"));
+  EXPECT_TRUE(
+      divisible("fn @main(%x: Tensor[(n, 24), f32]) {"
+                " let %y = sum(%x) {axes = [1], keepdims = false}; %y }"));
+}
+
+// Few columns of many rows: threads add up parts of them, meet, and add up the parts.
+TEST(Divisible, KernelsWhoseThreadsMeetAreNot) {
+  EXPECT_FALSE(
+      divisible("fn @main(%x: Tensor[(n, 8), f32]) {"
+                " let %y = sum(%x) {axes = [0], keepdims = false}; %y }"));
+}
+
+}  // namespace
+}  // namespace nimble::driver

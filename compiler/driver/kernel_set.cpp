@@ -117,6 +117,11 @@ std::string vendor_configuration(const kernels::Workload& w, const std::string& 
   return exec::to_json(*call);
 }
 
+bool may_divide(const kernels::Lowered& lowered, const kir::Function& f,
+                const kernels::TargetInfo& target) {
+  return lowered.divisible && !target.is_gpu() && !kir::has_barrier(*f.body);
+}
+
 std::string hash_of_code(const exec::Kernel& k, size_t first, size_t count,
                          const exec::DispatchTree& tails) {
   std::string text = count == 1 ? "" : tails.str(k.contract.symbols);
@@ -424,7 +429,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
       i.config = kernels::to_json(candidate.config);
       i.template_name = candidate.template_name;
       i.max_threads = lowered.max_threads;
-      i.divisible = !target.is_gpu() && !kir::has_barrier(*f.body);
+      i.divisible = may_divide(lowered, f, target);
       if (target.is_gpu()) i.launch = launch_of(f);
       kernel.implementations.push_back(std::move(i));
       own.push_back(std::move(f));
@@ -446,7 +451,7 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
     i.config = kernels::to_json(config);
     i.template_name = t->name();
     i.max_threads = lowered.max_threads;
-    i.divisible = !target.is_gpu() && !kir::has_barrier(*lowered.functions[0].body);
+    i.divisible = may_divide(lowered, lowered.functions[0], target);
     kernel.implementations.push_back(std::move(i));
     own.push_back(std::move(lowered.functions[0]));
   }

@@ -33,6 +33,9 @@ struct Lowered {
   std::vector<kir::Function> functions;  // each with the workload's contract
   exec::DispatchTree tails;              // leaves index `functions`; total
   int max_threads = 0;                   // 0: any number; 1: too little work to split
+  // Whether more shares than threads cost next to nothing, as long as none waits for another. Not
+  // where each share converts all weights for itself, or counts on what its thread's cache holds.
+  bool divisible = true;
 };
 
 class Template {

@@ -1,8 +1,10 @@
 /* The interface between the VM and a native kernel: plain C, versioned, no outside symbols.
  *
- * A kernel is SPMD: the VM calls it once per thread of a parallel region with the same
+ * A kernel is SPMD: the VM calls it once per share of a parallel region with the same
  * arguments; `thread` of `threads` decides which share of the work it does. A given
  * (shape, threads) always splits the same way, so a thread finds its share in its own cache.
+ * One that waits at the barrier has a thread for each share. One that never does may be given
+ * more shares than there are threads, done in any order (vm/runtime/thread_pool.h).
  * Buffers are dense row-major unless the kernel's contract says otherwise; the VM has checked
  * dtypes, ranks and the relations among dims before the call.
  */

@@ -27,24 +27,7 @@
 
 namespace nimble::rt {
 
-// One implementation as it will be run.
-struct KernelTarget {
-  nimble_kernel_fn native = nullptr;
-  // Of a kernel on the GPU, and how it is started (gpu_launches.h).
-  cuda::Function function = nullptr;
-  const exec::Launch* launch = nullptr;
-  const LibraryKernel* library = nullptr;
-  // Of the library's kernels that are made ready before they run.
-  std::shared_ptr<VendorRoutine> routine;
-  bool portable = false;  // the kernel's portable form
-  int32_t max_threads = 0;
-  bool divisible = false;  // may be cut into more shares than threads
-  // What runs: itself, or the implementation that stands in for a vendor's that is missing. The
-  // portable form, where it stands in, comes behind the last one.
-  uint32_t implementation = 0;
-};
-
-// How long a kernel's last region took, whoever ran it: what the next is cut by.
+// How long a target's last region took, whoever ran it: what the next is cut by.
 class LastTime {
  public:
   LastTime() = default;
@@ -58,6 +41,24 @@ class LastTime {
 
  private:
   mutable std::atomic<int64_t> ns_{0};
+};
+
+// One implementation as it will be run.
+struct KernelTarget {
+  nimble_kernel_fn native = nullptr;
+  // Of a kernel on the GPU, and how it is started (gpu_launches.h).
+  cuda::Function function = nullptr;
+  const exec::Launch* launch = nullptr;
+  const LibraryKernel* library = nullptr;
+  // Of the library's kernels that are made ready before they run.
+  std::shared_ptr<VendorRoutine> routine;
+  bool portable = false;  // the kernel's portable form
+  int32_t max_threads = 0;
+  bool divisible = false;  // may be cut into more shares than threads
+  LastTime last;           // if it is
+  // What runs: itself, or the implementation that stands in for a vendor's that is missing. The
+  // portable form, where it stands in, comes behind the last one.
+  uint32_t implementation = 0;
 };
 
 struct PreparedKernel {
@@ -97,7 +98,6 @@ struct PreparedKernel {
   bool launches = false;     // its targets are a GPU's
   uint32_t alignment = 1;    // of arguments of launches: a power of two
   Device* device = nullptr;  // where it runs
-  LastTime last;             // of those of its targets that are divisible
   uint64_t memory() const;   // bytes that it takes
 };
 // Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status.

@@ -2,7 +2,6 @@
 // or its portable form.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 
 #include "vm/base/error.h"
@@ -244,10 +243,10 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.buffers = frame->buffers.data();
     region.args.symbols = frame->symbols.data();
     if (target.divisible && threads > 1) {
-      shares = static_cast<int32_t>(std::clamp<int64_t>(k.last.ns() / kShareNs, 1, shares));
-      const auto begin = std::chrono::steady_clock::now();
-      pool.run(&native_body, &region, threads, shares);
-      k.last.set((std::chrono::steady_clock::now() - begin) / std::chrono::nanoseconds(1));
+      shares = static_cast<int32_t>(std::clamp<int64_t>(target.last.ns() / kShareNs, 1, shares));
+      int64_t ns = 0;
+      pool.run(&native_body, &region, threads, shares, &ns);
+      target.last.set(ns);
     } else {
       pool.run(&native_body, &region, threads);
     }

@@ -223,13 +223,14 @@ void ThreadPool::do_share(const Work& work, int32_t share) {
 
 void ThreadPool::work_on(Worker& worker, uint32_t region) {
   int32_t share = take(worker, region, false);
-  if (share < 0) return;  // too late: what work_ says is of another region
+  // Too late: what work_ says is of another region. The caller's own is over when it says so.
+  if (share < 0 && worker.index > 0) return;
   const Work work = work_;
   int32_t done = 0;
-  do {
+  for (; share >= 0; share = take(worker, region, false)) {
     do_share(work, share);
     ++done;
-  } while ((share = take(worker, region, false)) >= 0);
+  }
   int32_t left = left_.fetch_sub(done, std::memory_order_acq_rel) - done;
   // The last threads were signalled last: they are the likeliest not to have begun.
   for (int32_t i = work.threads - 1; i >= 0 && left > 0; --i) {
@@ -240,7 +241,8 @@ void ThreadPool::work_on(Worker& worker, uint32_t region) {
   }
 }
 
-void ThreadPool::run(Body body, void* context, int32_t threads, int32_t shares_per_thread) {
+void ThreadPool::run(Body body, void* context, int32_t threads, int32_t shares_per_thread,
+                     int64_t* ns) {
   threads = std::clamp<int32_t>(threads, 1, max_threads());
   if (threads == 1 || in_region) return run_alone(body, context);
   std::unique_lock lock(region_mutex_);
@@ -257,17 +259,19 @@ void ThreadPool::run(Body body, void* context, int32_t threads, int32_t shares_p
     thread_local int pinned_to = -1;
     if (pinned_to != cores_[0]) pin_this_thread(pinned_to = cores_[0]);
   }
+  const Clock::time_point begin = ns ? Clock::now() : Clock::time_point();
   const int32_t each = std::clamp(shares_per_thread, 1, kMostShares);
   work_ = {body, context, threads, threads * each};
   left_.store(work_.shares, std::memory_order_relaxed);
   barrier_->begin(++region_, threads);
   const auto number = static_cast<uint32_t>(region_);
-  for (int32_t i = 0; i < threads; ++i) {
-    Worker& worker = *workers_[i];
-    worker.shares.store(
+  // All of them before anyone is woken: who is through at once sees what there is to take.
+  for (int32_t i = 0; i < threads; ++i)
+    workers_[i]->shares.store(
         {number, static_cast<uint16_t>(i * each), static_cast<uint16_t>((i + 1) * each)},
         std::memory_order_release);
-    if (i == 0) continue;
+  for (int32_t i = 1; i < threads; ++i) {
+    Worker& worker = *workers_[i];
     worker.signal.store(number, std::memory_order_seq_cst);
     if (worker.parked.load(std::memory_order_seq_cst)) futex_wake(worker.signal);
   }
@@ -275,6 +279,7 @@ void ThreadPool::run(Body body, void* context, int32_t threads, int32_t shares_p
   work_on(*workers_[0], number);
   in_region = false;
   spin_until([&] { return left_.load(std::memory_order_acquire) == 0; }, spins_before_yield_);
+  if (ns) *ns = (Clock::now() - begin) / std::chrono::nanoseconds(1);
 }
 
 std::shared_ptr<ThreadPool> ThreadPool::shared(int threads, bool pin) {

@@ -1,10 +1,10 @@
 // The threads that run kernels: SPMD regions in which thread 0 is the caller.
 //
-// A region costs one cache line written per worker to start it and one to end it, so that two
-// threads meet in a few hundred nanoseconds: kernels of a few microseconds are worth splitting.
-// Workers spin for some tens of microseconds after a region, for the next is usually near, then
-// park on a futex; the time is adapted to what the last waits were like. A thread keeps its
-// number for ever, so the share of the weights that a kernel gives it stays in its own cache.
+// A region costs one cache line written per worker to start it and one that all write to end it:
+// two threads meet in a few hundred nanoseconds, and kernels of a few microseconds are worth
+// splitting. Workers spin for some tens of microseconds after a region, for the next is usually
+// near, then park on a futex; the time is adapted to what the last waits were like. A thread keeps
+// its number for ever, so the share of the weights that a kernel gives it stays in its own cache.
 //
 // A region's work is cut into shares, as many for each thread. Who is through with its own takes
 // those that others have not begun, the last of them first. With one share a thread, a region never
@@ -80,8 +80,10 @@ class ThreadPool {
   int max_threads() const { return max_threads_.load(std::memory_order_relaxed); }
   // Runs `body` on the caller and threads - 1 workers (at most max_threads in all), so many shares
   // for each, and returns when all are done. With more than one, shares must not meet at the
-  // barrier that they get: nobody waits there.
-  void run(Body body, void* context, int32_t threads, int32_t shares_per_thread = 1);
+  // barrier that they get: nobody waits there. `ns`, if given: how long a region of several threads
+  // took, without the wait for those of other callers.
+  void run(Body body, void* context, int32_t threads, int32_t shares_per_thread = 1,
+           int64_t* ns = nullptr);
   // The barrier that `run` hands to bodies of several threads; a body that fails abandons it.
   RegionBarrier& barrier() { return *barrier_; }
 
@@ -99,6 +101,7 @@ class ThreadPool {
     uint16_t first = 0, end = 0;
   };
   static_assert(kMostThreads * kMostShares <= UINT16_MAX);
+  static_assert(std::atomic<Shares>::is_always_lock_free);
   // What the caller writes to start a thread is on a line of its own. The first is the caller's.
   struct alignas(64) Worker {
     std::atomic<uint32_t> signal{0};  // the region's number

@@ -418,7 +418,9 @@ Lowered BlockwiseTemplate::lower(const Workload& w, const Config& c, const Targe
                     : FloatLowering(w, *p, c, residue).run(one);
   });
   // Rows that are split have as many shares as there are tiles, whatever those of few rows are.
-  if (knob_text(c, "split") == "rows") out.max_threads = 0;
+  const bool by_rows = knob_text(c, "split") == "rows";
+  if (by_rows) out.max_threads = 0;
+  out.divisible = !by_rows && !p->bytes;  // a share unpacks all weights, or rounds all rows
   return out;
 }
 

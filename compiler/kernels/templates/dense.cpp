@@ -408,9 +408,11 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
                              const std::string& name) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of dense", to_json(c));
-  return kernels_of_tails(w, c, p->rows, name, [&](int residue, const std::string& one) {
+  Lowered out = kernels_of_tails(w, c, p->rows, name, [&](int residue, const std::string& one) {
     return DenseLowering(w, *p, c, residue).run(one);
   });
+  out.divisible = !(p->converts() && knob_text(c, "split") == "rows");
+  return out;
 }
 
 }  // namespace nimble::kernels

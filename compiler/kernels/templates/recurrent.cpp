@@ -365,7 +365,9 @@ Lowered RecurrentTemplate::lower(const Workload& w, const Config& c, const Targe
                                  const std::string& name) const {
   const auto cell = analyse(w, t);
   NIMBLE_CHECK(cell && valid(w, c, t), "configuration {} of recurrent", to_json(c));
-  return one_kernel(CellLowering(w, *cell, c).run(name));
+  Lowered out = one_kernel(CellLowering(w, *cell, c).run(name));
+  out.divisible = knob_text(c, "walk") != "zigzag";
+  return out;
 }
 
 }  // namespace nimble::kernels

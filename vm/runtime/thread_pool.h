@@ -68,9 +68,8 @@ class ThreadPool {
   static constexpr int32_t kMostShares = 16;  // of a thread
 
   // `threads` counts the caller: threads - 1 are started, or as many as the system gives, up to
-  // kMostThreads in all. Pinned:
-  // worker i is bound to the i-th core that the process may use, a caller to the first at its
-  // first region.
+  // kMostThreads in all. Pinned: worker i is bound to the i-th core that the process may use, a
+  // caller to the first at its first region.
   explicit ThreadPool(int threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -138,12 +137,12 @@ class ThreadPool {
   bool workers_lost_ = false;
   Work work_;  // of the region in progress
   uint64_t region_ = 0;
-  // Shares of the region that are not done.
-  alignas(64) std::atomic<int32_t> left_{0};
   std::atomic<bool> stop_{false};
   std::unique_ptr<RegionBarrier> barrier_;
   std::vector<std::unique_ptr<Worker>> workers_;  // the first is the caller of a region
   std::optional<ForkHook> fork_hook_;
+  // Shares of the region that are not done: on a line of its own, which all threads write.
+  alignas(64) std::atomic<int32_t> left_{0};
 };
 
 }  // namespace nimble::rt

@@ -133,13 +133,14 @@ class Generator {
   // An extent that arises in a body: of a tensor that grew, or as values decide.
   Dim born_extent() { return Dim::symbol(fmt::format("{}{}", kBornExtent, born_++)); }
 
-  bool is_rough(const Atom& a) const { return a.is_var() && rough_.count(a.var.get()) > 0; }
+  bool is_rough(const Atom& a) const { return a.is_var() && rough_.contains(a.var); }
 
   VarRef bind(BlockBuilder& out, Scope& scope, ir::ExprRef e, Type type, bool rough,
               const char* hint = "v") {
     VarRef v = ir::make_var(name(hint), std::move(type));
     out.append({v, std::move(e)});
-    if (rough) rough_.insert(v.get());
+    if (rough) rough_.insert(v);
+    alive_.push_back(v);
     scope.push_back(v);
     return v;
   }
@@ -492,7 +493,7 @@ class Generator {
     Scope out;
     for (const VarRef& a : arguments) {
       out.push_back(ir::make_var(name("a"), a->type));
-      if (is_rough(a)) rough_.insert(out.back().get());
+      if (is_rough(a)) rough_.insert(out.back());
     }
     return out;
   }
@@ -530,7 +531,7 @@ class Generator {
       if (!closed(types)) return false;
     }
     const VarRef acc = ir::make_var(name("acc"), open);
-    rough_.insert(acc.get());
+    rough_.insert(acc);
     const VarRef i = ir::make_var(name("i"), i64_scalar());
     const VarRef limit = ir::make_var(name("limit"), i64_scalar());
     const std::string f = name("loop");
@@ -584,7 +585,7 @@ class Generator {
     if (!argument) return false;
     const Type from = (*argument)->type, to = some_type(scope);
     const VarRef p = ir::make_var(name("x"), from);
-    if (is_rough(*argument)) rough_.insert(p.get());
+    if (is_rough(*argument)) rough_.insert(p);
     Scope inside = scope;
     inside.push_back(p);
     BlockRef body = block(inside, to, depth, 1 + pick(3));
@@ -617,7 +618,7 @@ class Generator {
                  BlockBuilder& out, Scope& scope) {
     VarRef v = ir::make_var(name("d"), type);
     out.append({v, ir::make_construct(constructor, std::move(fields))});
-    rough_.insert(v.get());
+    rough_.insert(v);
     scope.push_back(v);
     return v;
   }
@@ -663,7 +664,7 @@ class Generator {
   }
   VarRef bound(const Type& type, Scope& scope) {
     VarRef v = ir::make_var(name("b"), type);
-    rough_.insert(v.get());
+    rough_.insert(v);
     scope.push_back(v);
     return v;
   }
@@ -711,7 +712,7 @@ class Generator {
     const Atom l = value_of(list, out, scope, depth);
     const std::string f = name("fold");
     const VarRef p = ir::make_var(name("l"), list), acc = ir::make_var(name("acc"), result);
-    rough_.insert(acc.get());
+    rough_.insert(acc);
     Scope cons = {acc};
     const VarRef head = bound(element, cons);
     const VarRef tail = ir::make_var(name("tail"), list);
@@ -750,7 +751,7 @@ class Generator {
     const VarRef b = node.bind(ir::make_call_function(Atom::of_global(f), {right}), "b");
     const VarRef sum = node.call("sub", {a, b}, {}, "difference");
     sum->type = result;
-    rough_.insert(sum.get());
+    rough_.insert(sum);
     Scope visible = {sum};
     const ExtentsOf inside(*this, {});
     for (int s = pick(3); s > 0; --s) step(node, visible, depth + 1);
@@ -771,7 +772,10 @@ class Generator {
   std::vector<const OpInfo*> ops_;
   ir::Module module_;
   std::vector<VarRef> inputs_;
-  std::unordered_set<const ir::Var*> rough_;
+  std::unordered_set<VarRef> rough_;
+  // Of blocks that were given up, too: another variable at the same address would take their place
+  // in names_extents_.
+  std::vector<VarRef> alive_;
   std::set<std::string> extents_ = {"n", "m"};  // that an attribute may name here
   std::set<const ir::Var*> names_extents_;      // whose annotations name extents
   int next_ = 0, born_ = 0;

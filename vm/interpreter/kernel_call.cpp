@@ -146,10 +146,8 @@ std::span<const LibraryTensor> library_tensors(const PreparedKernel& k,
   return {frame->tensors.data(), n};
 }
 
-// A share of about so long is begun and taken at next to no cost, and is short beside a region
-// that is worth cutting.
+// Long beside what it takes to begin a share or to take it from another thread.
 constexpr int64_t kShareNs = 50'000;
-constexpr int32_t kMostShares = 8;  // of a thread
 // Scratch memory that more shares may take beyond what the threads take, for each thread: what
 // they then touch should stay in its cache.
 constexpr int64_t kMoreScratch = 64 << 10;
@@ -157,7 +155,8 @@ constexpr int64_t kMoreScratch = 64 << 10;
 // The most shares for each thread that a call may be cut into.
 int32_t most_shares(const KernelTarget& target, int32_t threads) {
   if (!target.divisible || threads == 1) return 1;
-  return target.max_threads > 0 ? std::min(kMostShares, target.max_threads / threads) : kMostShares;
+  constexpr int32_t kMost = ThreadPool::kMostShares;
+  return target.max_threads > 0 ? std::min(kMost, target.max_threads / threads) : kMost;
 }
 
 // Bytes of scratch memory for so many shares.
@@ -242,14 +241,12 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     region.args.buffer_count = k.tensors;
     region.args.buffers = frame->buffers.data();
     region.args.symbols = frame->symbols.data();
-    if (target.divisible && threads > 1) {
+    const bool cuttable = shares > 1;
+    if (cuttable)
       shares = static_cast<int32_t>(std::clamp<int64_t>(target.last.ns() / kShareNs, 1, shares));
-      int64_t ns = 0;
-      pool.run(&native_body, &region, threads, shares, &ns);
-      target.last.set(ns);
-    } else {
-      pool.run(&native_body, &region, threads);
-    }
+    int64_t ns = 0;
+    pool.run(&native_body, &region, threads, shares, cuttable ? &ns : nullptr);
+    if (cuttable) target.last.set(ns);
   } else {
     const bool few = arguments.size() <= kFewArguments;
     if (!few) [[unlikely]]

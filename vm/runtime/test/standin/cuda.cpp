@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -20,9 +19,10 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "vm/runtime/test/standin/assembly.h"
 
 namespace {
 
@@ -470,42 +470,13 @@ int cuEventElapsedTime(float* milliseconds, Event* begin, Event* end) {
   *milliseconds = end->at - begin->at;
   return kOk;
 }
-// What the driver's compiler makes of assembly: its entries' names, or an error and its log.
-static int compile_assembly(const std::string& text, std::vector<std::string>* names,
-                            std::string* log) {
-  constexpr int kInvalidPtx = 218, kUnsupportedVersion = 222;
-  std::istringstream lines(text);
-  int number = 1, braces = 0;
-  for (std::string line; std::getline(lines, line); ++number) {
-    const std::string where = "ptxas application ptx input, line " + std::to_string(number) + "; ";
-    std::istringstream words(line);
-    std::string word, next;
-    words >> word >> next;
-    if (word == ".version") {
-      // PTX 9.0 came with CUDA 13.0.
-      int major = 0, minor = 0;
-      if (std::sscanf(next.c_str(), "%d.%d", &major, &minor) != 2) return kInvalidPtx;
-      if (1000 * (major + 4) + 10 * minor > state().version) {
-        *log = where + "fatal   : Unsupported .version " + next;
-        return kUnsupportedVersion;
-      }
-    } else if (const size_t entry = line.find(".entry "); entry != std::string::npos) {
-      names->push_back(line.substr(entry + 7, line.find('(', entry) - entry - 7));
-    } else if (braces == 0 && !word.empty() && std::strchr("./){}", word[0]) == nullptr) {
-      *log = where + "fatal   : Parsing error near '" + word + "': syntax error";
-      return kInvalidPtx;
-    }
-    for (const char c : line) braces += (c == '{') - (c == '}');
-  }
-  return kOk;
-}
 int cuModuleLoadDataEx(Module** module, const void* image, unsigned, const int*, void** values) {
   ENTER();
   const std::string text = static_cast<const char*>(image);
   if (text.starts_with(".version") || text.starts_with("//")) {
     std::vector<std::string> names;
     std::string log;
-    if (const int bad = compile_assembly(text, &names, &log)) {
+    if (const int bad = compile_assembly(text, state().version, &names, &log)) {
       std::strcpy(static_cast<char*>(values[0]), log.c_str());
       return bad;
     }

@@ -15,7 +15,7 @@ import numpy as np
 SIZES = (19, 53, 104)  # rows of a product, lengths of a sequence
 CACHE_BYTES = 96 << 20  # what a kernel's weights are more than, all together
 TOLERANCE = 1e-4  # against the default configuration's result, of the largest number
-NARROW_TOLERANCE = 1e-2  # where results are rounded to bf16
+NARROW_TOLERANCE = 1e-2  # where results are rounded to bf16, or factors may be to tf32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +70,10 @@ def vectors(count, rows, columns):
             **{f"u{i}": draw(2 + i, rows, 1, scale=10) for i in range(count)}}
 
 
-def product(k, n, follow, dtype):
-    """A product of BERT-base: `follow` is "", "gelu" or "residual"."""
+def product(k, n, follow, precision):
+    """A product of BERT-base: `follow` is "", "gelu" or "residual"; `precision` f32, tf32 or bf16,
+    as nimble compile --precision has it."""
+    dtype = "bf16" if precision == "bf16" else "f32"
     element = 2 if dtype == "bf16" else 4
     count = -(-CACHE_BYTES // (k * n * element))
     inputs, lines = weights_of(count, k, n, dtype)
@@ -82,7 +84,7 @@ def product(k, n, follow, dtype):
         x = "%xt"
     if follow == "residual":
         inputs["y"] = f"(n, {n}), f32"
-    out = "" if dtype == "f32" else " {out = f32}"
+    out = {"f32": "", "tf32": " {tf32 = true}", "bf16": " {out = f32}"}[precision]
     results = []
     for i in range(count):
         lines += [f"let %p{i} = matmul({x}, %w{i}){out};", f"let %b{i} = add(%bias, %p{i});"]
@@ -112,9 +114,9 @@ def product(k, n, follow, dtype):
         if follow == "residual":
             given["y"] = draw(102, rows, n)
         return given
-    label = "-".join(part for part in ("product", f"{k}x{n}", follow, dtype) if part)
+    label = "-".join(part for part in ("product", f"{k}x{n}", follow, precision) if part)
     return Kernel(label, "_matmul", program(inputs, lines, outputs), arrays,
-                  tolerance=TOLERANCE if dtype == "f32" else NARROW_TOLERANCE)
+                  tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
 
 
 def attention():
@@ -160,7 +162,8 @@ def kernels():
                 (768, 768, "residual")]
     all_kernels = [product(k, n, follow, "f32") for k, n, follow in products]
     all_kernels += [attention(), lstm_cell(), layer_norm()]
-    all_kernels += [product(k, n, follow, "bf16") for k, n, follow in products]
+    all_kernels += [product(k, n, follow, precision) for precision in ("bf16", "tf32")
+                    for k, n, follow in products]
     return {kernel.name: kernel for kernel in all_kernels}
 
 

@@ -20,9 +20,9 @@ struct CompileOptions {
   // the load takes the best that the machine runs. What is measured and packed is so for `target`:
   // here every kernel has its template's default schedule.
   std::vector<kernels::TargetInfo> more_targets;
-  // Architectures of GPUs: kernels are theirs unless no template of theirs takes them, and `device`
-  // is kCudaDevice then. Each gets an image of its own; schedules are chosen for the first one, so
-  // that stands first which can do the least.
+  // Architectures of GPUs (kernels::gpus_of_one_file): kernels are theirs unless no template of
+  // theirs takes them, and `device` is kCudaDevice then. Each gets an image of its own; schedules
+  // are chosen for the first one.
   std::vector<kernels::TargetInfo> gpus;
   int32_t device = 0;                // vm/base/device_number.h: what nothing constrains runs there
   passes::Precision precision = {};  // what is computed in narrower numbers than the model says

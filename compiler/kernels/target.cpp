@@ -174,6 +174,19 @@ std::vector<std::string> loaded_target_names() {
   return out;
 }
 
+std::vector<TargetInfo> gpus_of_one_file(std::vector<TargetInfo> gpus) {
+  const auto place = [](const TargetInfo& t) { return &target_row(t.level); };
+  std::ranges::stable_sort(gpus, {}, place);
+  for (size_t i = 1; i < gpus.size(); ++i)
+    if (gpus[i].level == gpus[i - 1].level)
+      throw Error(Status::kInvalidArgument, "target " + gpus[i].level, "it is named twice",
+                  "name each architecture once: sm_80,sm_90a");
+  int64_t least = INT64_MAX;
+  for (const TargetInfo& t : gpus) least = std::min(least, t.shared_bytes);
+  for (TargetInfo& t : gpus) t.shared_bytes = least;
+  return gpus;
+}
+
 TargetInfo loaded_target_by_name(const std::string& name) {
   TargetInfo target = target_by_name(name);
   if (!target_row(target.level).loaded)

@@ -30,6 +30,10 @@ bool same_architecture(const TargetInfo& a, const TargetInfo& b);
 std::vector<std::string> machine_levels();
 // "native", then the levels that are loaded, GPUs' among them.
 std::vector<std::string> loaded_target_names();
+// GPUs' architectures whose code one file has, in the table's order. Its kernels are started alike
+// on all of them, so that each is left the shared memory that the least of them has.
+// Error(kInvalidArgument) if one is named twice.
+std::vector<TargetInfo> gpus_of_one_file(std::vector<TargetInfo> gpus);
 // As target_by_name, for a file that is to be run: Error(kUnsupported) for what is not loaded.
 TargetInfo loaded_target_by_name(const std::string& name);
 

@@ -1,6 +1,7 @@
 #include "compiler/kernels/warp_product.h"
 
 #include <bit>
+#include <cmath>
 #include <vector>
 
 #include "compiler/kernels/interpreter_lanes.h"
@@ -69,6 +70,14 @@ void product(const WarpFragmentRow& row, const WarpLanes& sum, const WarpLanes& 
   });
 }
 
+// As cvt.rna.tf32.f32: half a place of the last bit that stays, and the bits below go. The largest
+// numbers become infinite.
+float tf32_from_f32(float x) {
+  constexpr uint32_t kDropped = 0x1fff;
+  if (std::isnan(x)) return x;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + (kDropped + 1) / 2) & ~kDropped);
+}
+
 void add_f32(Lane& sum, float a, float b) {
   const float both = a * b;  // exact, but for what is too small
   sum.f32 += both;
@@ -82,9 +91,7 @@ void warp_product(const WarpFragmentRow& row, const WarpLanes& sum, const WarpLa
   switch (row.id) {
     case WarpFragment::kTf32Warp:
       return product<float>(
-          row, sum, a, b,
-          [](Lane v) { return std::bit_cast<float>(std::bit_cast<uint32_t>(v.f32) & ~0x1fffU); },
-          add_f32);
+          row, sum, a, b, [](Lane v) { return tf32_from_f32(v.f32); }, add_f32);
     case WarpFragment::kBf16Warp:
       return product<float>(
           row, sum, a, b, [](Lane v) { return f32_from_bf16(static_cast<uint16_t>(v.i)); },

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "vm/base/error.h"
 #include "vm/base/printable.h"
@@ -12,12 +13,7 @@ namespace nimble::passes {
 const std::vector<PrecisionInfo>& all_precisions() {
   static const std::vector<PrecisionInfo> kAll = {
 #define NIMBLE_PRECISION(id, name, summary) {Precision::id, name, summary},
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group)
-#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
-#undef NIMBLE_PRECISION_WEIGHTS
-#undef NIMBLE_PRECISION_RULE
-#undef NIMBLE_PRECISION
   };
   return kAll;
 }
@@ -40,14 +36,9 @@ Precision precision_by_name(std::string_view name) {
 
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
   static const std::vector<PrecisionRule> kRules = {
-#define NIMBLE_PRECISION(id, name, summary)
 #define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group) \
   {Precision::policy, ir::Packs::packs, DType::operands, DType::sums, group},
-#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
-#undef NIMBLE_PRECISION_WEIGHTS
-#undef NIMBLE_PRECISION_RULE
-#undef NIMBLE_PRECISION
   };
   for (const PrecisionRule& r : kRules)
     if (r.policy == policy && r.packs == packs) return &r;
@@ -56,18 +47,23 @@ const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
 
 const WeightRule* weight_rule_of(Precision policy, ir::Packs packs) {
   static const std::vector<WeightRule> kRules = {
-#define NIMBLE_PRECISION(id, name, summary)
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group)
 #define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block) \
   {Precision::policy, ir::Packs::packs, bits, block},
 #include "compiler/passes/Precision.def"
-#undef NIMBLE_PRECISION_WEIGHTS
-#undef NIMBLE_PRECISION_RULE
-#undef NIMBLE_PRECISION
   };
   for (const WeightRule& r : kRules)
     if (r.policy == policy && r.packs == packs) return &r;
   return nullptr;
+}
+
+std::string_view attribute_of(Precision policy) {
+  static constexpr std::pair<Precision, std::string_view> kAllowances[] = {
+#define NIMBLE_PRECISION_ALLOWS(policy, attribute) {Precision::policy, attribute},
+#include "compiler/passes/Precision.def"
+  };
+  for (const auto& [allows, attribute] : kAllowances)
+    if (allows == policy) return attribute;
+  return {};
 }
 
 }  // namespace nimble::passes

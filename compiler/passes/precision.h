@@ -13,12 +13,7 @@ namespace nimble::passes {
 
 enum class Precision {
 #define NIMBLE_PRECISION(id, name, summary) id,
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group)
-#define NIMBLE_PRECISION_WEIGHTS(policy, packs, bits, block)
 #include "compiler/passes/Precision.def"
-#undef NIMBLE_PRECISION_WEIGHTS
-#undef NIMBLE_PRECISION_RULE
-#undef NIMBLE_PRECISION
 };
 
 struct PrecisionInfo {
@@ -46,5 +41,7 @@ struct WeightRule {
 };
 // The same of weights that are kept in few bits.
 const WeightRule* weight_rule_of(Precision policy, ir::Packs packs);
+// The attribute that operators on a GPU get under the policy; "" if none.
+std::string_view attribute_of(Precision policy);
 
 }  // namespace nimble::passes

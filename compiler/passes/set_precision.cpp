@@ -18,10 +18,16 @@
 // it: there the cast goes into that operator's kernel (fuse). A value that was cast up from the
 // narrow type is taken as it was before.
 //
+// A policy may also do no more than allow a GPU's kernels to take fewer bits of their factors than
+// these have (tf32): then the operators that have the attribute get it, and nothing else changes.
+//
+//   y = matmul(x, W)    =>    y = matmul(x, W) {tf32 = true}
+//
 // Only what pack-weights can lay out is narrowed, since the kernels of narrow products read packed
 // weights. These have whole groups of rows (ir::Layout): a product over a number of terms that is
 // no multiple of the group stays wide, since a row of the other operand would end within a group
 // and the kernel read over its end.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <unordered_map>
@@ -187,14 +193,37 @@ class Narrowing {
     return copy;
   }
 
+  // An operator of f32 on a GPU with what the policy allows its kernels; null if nothing.
+  ir::ExprRef allowed(const Binding& b) {
+    const std::string attribute(attribute_of(context_.precision));
+    const Expr& e = *b.value;
+    if (attribute.empty() || !target_->is_gpu() || e.kind != ir::ExprKind::kCall) return nullptr;
+    const ir::OpInfo* op = ir::find_op(e.op);
+    if (!op || std::ranges::none_of(op->attrs, [&](const auto& a) { return a.name == attribute; }))
+      return nullptr;
+    std::vector<ir::Type> operands;
+    for (const Atom& a : e.args) operands.push_back(ir::type_of(a));
+    const auto is_of_other_floats = [](const ir::Type& t) {
+      return is_float(t->dtype) && t->dtype != DType::kF32;
+    };
+    if (b.var->type->dtype != DType::kF32 || std::ranges::any_of(operands, is_of_other_floats))
+      return nullptr;
+    auto copy = std::make_shared<Expr>(e);
+    copy->attrs[attribute] = true;
+    if (!has_kernel(*copy, operands, b.var->type, *target_, context_)) return nullptr;
+    context_.count("set-precision.allowed");
+    return copy;
+  }
+
   std::optional<Atom> visit(const Binding& b, ir::BlockBuilder& out) {
     const std::optional<Types> types = types_for(b);
-    const ir::ExprRef cell = narrowed_cell(b);
-    if (!types && !cell && !casts_.contains(b.var.get())) return std::nullopt;
+    ir::ExprRef instead = narrowed_cell(b);
+    if (!instead) instead = allowed(b);
+    if (!types && !instead && !casts_.contains(b.var.get())) return std::nullopt;
     if (types) {
       append_product(b, *types, out);
     } else {
-      out.append(cell ? Binding{b.var, cell} : b);
+      out.append(instead ? Binding{b.var, instead} : b);
     }
     append_casts(b.var, b.value->location, out);
     return Atom(b.var);

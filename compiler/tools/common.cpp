@@ -60,14 +60,7 @@ Targets targets_of(const std::string& text) {
                   fmt::format("{} and {} are not two levels of one architecture",
                               targets.cpus[i - 1].level, targets.cpus[i].level),
                   "name each level once: x86-64-v4,x86-64-v3,x86-64-v2");
-  const auto place = [](const kernels::TargetInfo& t) { return &kernels::target_row(t.level); };
-  std::stable_sort(targets.gpus.begin(), targets.gpus.end(),
-                   [&](const auto& x, const auto& y) { return place(x) < place(y); });
-  for (size_t i = 1; i < targets.gpus.size(); ++i)
-    if (targets.gpus[i].level == targets.gpus[i - 1].level)
-      throw Error(Status::kInvalidArgument, "--target " + text,
-                  fmt::format("{} is named twice", targets.gpus[i].level),
-                  "name each architecture once: sm_80,sm_90a");
+  targets.gpus = kernels::gpus_of_one_file(std::move(targets.gpus));
   return targets;
 }
 
@@ -233,7 +226,9 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
              "x86-64-v4,x86-64-v2: the file has code for each and takes the best that a machine\n"
              "runs; schedules are tuned for the highest, the others have the default ones.\n"
              "sm_… are NVIDIA's GPUs (docs/cuda.md): kernels run there, and on the CPU, which\n"
-             "may be named beside, sm_90a,x86-64-v3, what the GPU has no kernels for",
+             "may be named beside, sm_90a,x86-64-v3, what the GPU has no kernels for; with\n"
+             "compute_80 (beside or alone) also on GPUs that are newer, whose driver compiles\n"
+             "them at load",
              fmt::join(kernels::loaded_target_names(), ", ")))
       ->capture_default_str()
       ->check(read_by([](const std::string& text) { return targets_of(text); }));

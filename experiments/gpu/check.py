@@ -150,14 +150,20 @@ class Nimble:
         return call.run, lambda name: call.outputs()[name].array().copy()
 
 
+def allow_tf32(torch, allowed):
+    """f32 is f32 on both sides, and TF32 on where nimble's products take it. Until the next call:
+    the setting is the process's."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
 class Torch:
     """PyTorch on the GPU; `compiled` by torch.compile with CUDA graphs, of the sizes at hand."""
 
     def __init__(self, model, compiled):
         import torch
         self.torch = torch
-        torch.backends.cuda.matmul.allow_tf32 = False  # f32 is f32 on both sides
-        torch.backends.cudnn.allow_tf32 = False
+        allow_tf32(torch, model.precision == "tf32")
         module = model.module().cuda()
         if model.precision == "bf16":
             module = module.to(torch.bfloat16)
@@ -187,7 +193,7 @@ class TorchTrees:
     def __init__(self, model, by_level):
         import torch
         self.torch = torch
-        torch.backends.cuda.matmul.allow_tf32 = False
+        allow_tf32(torch, False)
         self.module = model.module(by_level).cuda()
 
     def bind(self, tree):

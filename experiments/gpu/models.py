@@ -21,7 +21,7 @@ class Model:
     output: str
     tolerance: float  # of the largest number, against f64
     options: tuple = ()  # of nimble compile
-    precision: str = "f32"  # of PyTorch beside it: f32 or bf16
+    precision: str = "f32"  # of PyTorch beside it: f32, tf32 (f32 with TF32 on) or bf16
     trees: bool = False  # cases are trees: PyTorch's two are by recursion and by level
     bar: float = 1.0  # times as fast as the better of PyTorch's two
 
@@ -105,6 +105,7 @@ def bert(name, precision, tolerance, *options):
 
 MODELS = {model.name: model for model in (
     bert("bert-base", "f32", 1e-5),
+    bert("bert-base-tf32", "tf32", 5e-3, "--precision", "tf32"),
     bert("bert-base-bf16", "bf16", 5e-2, "--precision", "bf16"),
     Model("lstm", lstm_source, lstm_weights, lstm_cases, lstm_module, "y", 1e-5, bar=1.5),
     Model("tree-lstm", tree_source, tree_weights, tree_cases, tree_module, "h", 1e-5, trees=True,

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np  # noqa: E402
 
-from experiments.gpu import check  # noqa: E402
+from experiments.gpu import check, models  # noqa: E402
 
 
 class ExitCodes(unittest.TestCase):
@@ -77,6 +77,19 @@ class Models(unittest.TestCase):
                 mock.patch.object(check, "reference", lambda *_: np.float64([1])):
             check.run_model(Model(), None, -1, False, found)
         return found["cases"]["n = 1"]
+
+    def test_peers_multiply_as_nimble_does(self):
+        for model in models.MODELS.values():
+            options = dict(zip(model.options[::2], model.options[1::2]))
+            self.assertEqual(options.get("--precision", "f32"), model.precision, model.name)
+        self.assertLessEqual({"f32", "tf32", "bf16"},
+                             {m.precision for m in models.MODELS.values() if "bert" in m.name})
+        for precision in ("tf32", "f32", "tf32", "bf16"):
+            torch = mock.MagicMock()
+            with mock.patch.dict(sys.modules, torch=torch):
+                check.Torch(mock.Mock(precision=precision), compiled=False)
+            for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
+                self.assertIs(backend.allow_tf32, precision == "tf32", precision)
 
     def test_later_runs_are_compared(self):
         self.assertTrue(self.results_of(1 << 20, 2)["right"])

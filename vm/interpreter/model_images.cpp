@@ -48,6 +48,9 @@ bool has_portable_forms(const exec::Executable& e) {
   });
 }
 
+// What any GPU's code is compiled for at least; a capability is 80 for 8.0.
+constexpr int kOldestCapability = 80;
+
 bool wants_perf_map(const LoadOptions& options) {
   const char* set = std::getenv("NIMBLE_PERF_MAP");
   return options.perf_map || (set && std::strcmp(set, "1") == 0);
@@ -96,7 +99,18 @@ void Model::load_gpu_image() {
         fmt::format("its kernels' GPU code is for {}, and this GPU ({}) has compute "
                     "capability {}.{}",
                     gpu_targets(executable_), gpu->info().name, capability / 10, capability % 10),
-        fmt::format("compile the model for this GPU (--target sm_{}){}", capability, or_else));
+        (capability < kOldestCapability
+             ? "run it on a GPU of compute capability 8.0 or newer, or compile the model for the "
+               "CPU"
+             : "compile the model for this GPU, or for all of compute capability 8.0 and newer, "
+               "whose driver then compiles the kernels at load (--target compute_80, beside others "
+               "or alone)") +
+            or_else);
+  if (best_target.assembly)
+    notes_.push_back(fmt::format(
+        "no code in the file is of this GPU's own kind (compute capability {}.{}): its driver "
+        "compiles that of {}, which takes longer at the first load",
+        capability / 10, capability % 10, best->target));
   if (best->modules.empty())
     modules_.emplace("", std::make_unique<DeviceModule>(*gpu, best->bytes, place_));
   for (std::span<const uint8_t> left = best->bytes; const auto& [symbol, bytes] : best->modules) {

@@ -411,7 +411,8 @@ cuda::Function DeviceModule::find(const std::string& symbol, uint32_t shared_byt
   return function;
 }
 
-// The driver reads as many as the code has, whatever a launch brings.
+// The driver reads as many as the code has, whatever a launch brings. One older than CUDA 12.4 does
+// not tell how many: then the file counts, which was trusted to bring native code.
 void DeviceModule::expect_parameters(const std::string& symbol, cuda::Function function,
                                      size_t count) const {
   const CudaDriver& driver = device_.driver();

@@ -194,7 +194,7 @@ class DeviceModule {
 
   // nullptr if there is none. It may be launched with `shared_bytes` of shared memory:
   // Error(kIncompatible) where no block has as many. Error(kCorrupt) if it has more than
-  // `parameters` of them, or others than words.
+  // `parameters` of them, or others than words, and the driver tells (of CUDA 12.4 and newer).
   cuda::Function find(const std::string& symbol, uint32_t shared_bytes, size_t parameters);
   CudaDevice& device() const { return device_; }
 

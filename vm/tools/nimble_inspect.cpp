@@ -10,6 +10,7 @@
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/device_number.h"
+#include "vm/base/gpu_target.h"
 #include "vm/base/json_text.h"
 #include "vm/executable/disassembler.h"
 #include "vm/executable/opcodes.h"
@@ -81,10 +82,13 @@ Table summary_table(const Json& s) {
   for (const Json& i : s["images"]) {
     const auto device = i["device"].get<std::string>();
     const auto features = i["features"].get<std::vector<std::string>>();
+    const auto target = i["target"].get<std::string>();
+    const auto gpu = gpu_target(target);
     table.add(
-        {"image " + i["target"].get<std::string>(),
-         fmt::format("{} bytes{}{}", i["bytes"].get<int64_t>(),
+        {"image " + target,
+         fmt::format("{} bytes{}{}{}", i["bytes"].get<int64_t>(),
                      device == device_name(kCpuDevice) ? "" : ", for " + device,
+                     gpu && gpu->assembly ? ", compiled by the driver at load" : "",
                      features.empty() ? "" : fmt::format(", needs {}", fmt::join(features, " ")))});
   }
   return table;

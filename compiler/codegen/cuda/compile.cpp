@@ -1,4 +1,4 @@
-// CUDA C++ to a cubin, and what the assembler says of it.
+// CUDA C++ to a cubin, or to assembly for a driver to compile, and what the assembler says of it.
 #include <elf.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "compiler/codegen/parallel.h"
 #include "compiler/kernels/unroll.h"
 #include "vm/base/error.h"
+#include "vm/base/gpu_target.h"
 #include "vm/base/hash.h"
 
 namespace nimble::codegen {
@@ -56,6 +57,12 @@ std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& tar
 std::string preamble() {
   return "#define NIMBLE_DEVICE static __device__ __forceinline__\n" + std::string(cuda_prelude()) +
          "extern __shared__ __align__(128) unsigned char nimble_shared[];\n";
+}
+
+bool is_assembly(const kernels::TargetInfo& target) {
+  const std::optional<GpuTarget> gpu = gpu_target(target.level);
+  NIMBLE_CHECK(gpu, "{} is no GPU's", target.level);
+  return gpu->assembly;
 }
 
 template <class T>
@@ -146,13 +153,13 @@ std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& targe
 
 namespace {
 
-// What the cache keeps of a compilation: how long the log is, the log, the cubin.
+// What the cache keeps of a compilation: how long the log is, the log, the code.
 std::vector<uint8_t> packed(const Nvrtc::Output& output) {
   const uint64_t log = output.log.size();
   std::vector<uint8_t> out(sizeof log);
   std::memcpy(out.data(), &log, sizeof log);
   out.insert(out.end(), output.log.begin(), output.log.end());
-  out.insert(out.end(), output.cubin.begin(), output.cubin.end());
+  out.insert(out.end(), output.code.begin(), output.code.end());
   return out;
 }
 
@@ -184,7 +191,14 @@ CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target
     output = compiler.compile(source, target.level, false);
     if (cache) cache->keep(key, packed(*output));
   }
-  out.bytes = std::move(output->cubin);
+  out.bytes = std::move(output->code);
+  if (is_assembly(target)) {
+    const std::string_view text(reinterpret_cast<const char*>(out.bytes.data()), out.bytes.size());
+    NIMBLE_CHECK(text.find(".entry " + f.name + "(") != text.npos, "{} is not in its assembly",
+                 f.name);
+    out.function.code_bytes = text.size();
+    return out;
+  }
   out.resources = resources_of(output->log)[f.name];
   const std::map<std::string, uint64_t> bytes = code_bytes(out.bytes);
   NIMBLE_CHECK(bytes.contains(f.name), "{} is not in its cubin", f.name);

@@ -1,5 +1,6 @@
-// Kernel IR to CUDA C++, and by NVRTC to a GPU's machine code. No header of CUDA's is included:
-// NVRTC is opened at run time, and where it is missing only this is.
+// Kernel IR to CUDA C++, and by NVRTC to a GPU's machine code, or to assembly (PTX), which a GPU's
+// driver compiles where it is loaded. No header of CUDA's is included: NVRTC is opened at run time,
+// and where it is missing only this is.
 //
 // A kernel is `extern "C" __global__ void NAME(buffers…, long long symbols…, void* scratch,
 // int* status)`: pointers of the contract's tensors in order, then its symbols in order, then the
@@ -30,14 +31,14 @@ uint32_t argument_alignment(const kir::Function& f, const kernels::TargetInfo& t
 // The CUDA C++ of one function, which unroll.h has left. Error(kUnsupported) for a CPU's function.
 std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& target);
 
-// What the assembler says of a kernel.
+// What the assembler says of a kernel; nothing of what a driver will assemble.
 struct CudaResources {
   int registers = 0;         // of a thread
   int64_t spill_bytes = 0;   // of a thread, stores and loads
   int64_t shared_bytes = 0;  // static ones, beside the launch's
 };
 
-// A function's cubin, which has it alone.
+// A function's cubin, or of "compute_80" its PTX, which has it alone.
 struct CudaObject {
   CompiledFunction function;
   std::vector<uint8_t> bytes;

@@ -34,11 +34,11 @@ std::string operands(int count, int* first) {
 
 }  // namespace
 
-// A register of 4 bytes as a u32.
-std::string CudaEmitter::register_word(const kir::Buffer& b, int64_t number) const {
+// A factor's register as mma takes it: f32 rounded to tf32.
+std::string CudaEmitter::factor_word(const kir::Buffer& b, int64_t number) const {
   const std::string name = register_name(b, number, 0);
   if (in_words(b)) return name;
-  return b.dtype == DType::kF32 ? "__float_as_uint(" + name + ")" : "(u32)" + name;
+  return b.dtype == DType::kF32 ? "tf32_from_f32(" + name + ")" : "(u32)" + name;
 }
 
 void CudaEmitter::warp_dot(const kir::Stmt& s) {
@@ -57,9 +57,9 @@ void CudaEmitter::warp_dot(const kir::Stmt& s) {
     add(outputs, fmt::format("\"+{}\"({})", row.sum == DType::kF32 ? "f" : "r",
                              register_name(*s.tiles[0].buffer, number(0) + i, 0)));
   for (int i = 0; i < as; ++i)
-    add(inputs, fmt::format("\"r\"({})", register_word(*s.tiles[1].buffer, number(1) + i)));
+    add(inputs, fmt::format("\"r\"({})", factor_word(*s.tiles[1].buffer, number(1) + i)));
   for (int i = 0; i < bs; ++i)
-    add(inputs, fmt::format("\"r\"({})", register_word(*s.tiles[2].buffer, number(2) + i)));
+    add(inputs, fmt::format("\"r\"({})", factor_word(*s.tiles[2].buffer, number(2) + i)));
   line(
       fmt::format("asm volatile(\"mma.sync.aligned.m{}n{}k{}.row.col.{}.{}.{}.{} {}, {}, {}, {};\"",
                   row.m, row.n, row.k, mma_type(row.sum, false), mma_type(row.a, true),

@@ -106,7 +106,7 @@ class CudaEmitter {
   void warp_dot(const kir::Stmt& s);
   void warp_load(const kir::Stmt& s);
   void async_copy(const kir::Stmt& s);
-  std::string register_word(const kir::Buffer& b, int64_t number) const;
+  std::string factor_word(const kir::Buffer& b, int64_t number) const;
 
   // A buffer's element as registers: its lanes, or its words if lanes are narrower than these.
   static bool in_words(const kir::Buffer& b);

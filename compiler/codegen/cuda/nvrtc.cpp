@@ -110,11 +110,13 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
                  out.log);
     NIMBLE_UNREACHABLE("NVRTC refuses {}:\n{}", file, out.log);
   }
-  read(out.cubin, f.cubin_size, f.cubin);
-  if (ptx) {
+  const bool assembly = architecture.starts_with("compute_");
+  if (!assembly) read(out.code, f.cubin_size, f.cubin);
+  if (ptx || assembly) {
     read(out.ptx, f.ptx_size, f.ptx);
     while (!out.ptx.empty() && out.ptx.back() == '\0') out.ptx.pop_back();
   }
+  if (assembly) out.code.assign(out.ptx.begin(), out.ptx.end());
   check(f.destroy(&program), "destroy");
   return out;
 }

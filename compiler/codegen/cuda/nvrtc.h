@@ -14,12 +14,13 @@ class Nvrtc {
   static const Nvrtc* get(std::string* why = nullptr);
 
   struct Output {
-    std::vector<uint8_t> cubin;
+    // A cubin; of "compute_80" PTX, without the zero that ends it.
+    std::vector<uint8_t> code;
     std::string ptx;  // if asked for
     std::string log;  // of the assembler, too
   };
-  // `architecture`: "sm_90a". An internal error that tells of a file with the source if that does
-  // not compile: what nimble prints must.
+  // `architecture`: "sm_90a", "compute_80". An internal error that tells of a file with the source
+  // if that does not compile: what nimble prints must.
   Output compile(const std::string& source, const std::string& architecture, bool ptx) const;
   // Of every compilation, but for the architecture.
   static std::string options_text();

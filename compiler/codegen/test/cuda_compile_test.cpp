@@ -211,6 +211,23 @@ TEST_P(CudaCompile, TakesEverythingThatKernelsHave) {
 INSTANTIATE_TEST_SUITE_P(Architectures, CudaCompile, ::testing::Values("sm_80", "sm_90a", "sm_100"),
                          [](const auto& info) { return info.param; });
 
+// For GPUs that are not there yet: the text that their driver compiles.
+TEST(CudaObject, MayBeAssembly) {
+  NIMBLE_NEEDS_NVRTC();
+  const std::vector<Function> functions = everything();
+  const std::vector<CudaObject> objects = compile_cuda(functions, gpu_target("compute_80"), 3);
+  ASSERT_EQ(objects.size(), functions.size());
+  for (size_t i = 0; i < functions.size(); ++i) {
+    const std::string text(objects[i].bytes.begin(), objects[i].bytes.end());
+    EXPECT_THAT(text, ::testing::HasSubstr(".target sm_80\n"));
+    EXPECT_THAT(text, ::testing::HasSubstr(".entry " + functions[i].name + "("));
+    EXPECT_EQ(text.find('\0'), text.npos) << "whoever loads it ends it";
+    EXPECT_EQ(objects[i].function.code_bytes, text.size());
+    EXPECT_EQ(objects[i].resources.registers, 0) << "only the driver knows";
+    EXPECT_GT(objects[i].argument_alignment, 0u);
+  }
+}
+
 Function scaled(const std::string& name, double by) {
   KernelBuilder k(name);
   k.launch(64);
@@ -246,6 +263,8 @@ TEST(CudaObject, IsCompiledOnce) {
   EXPECT_FALSE(compile(b).cached) << "the name is in the cubin";
   EXPECT_FALSE(compile(c).cached) << "another constant";
   EXPECT_FALSE(compile(a, "sm_80").cached) << "another architecture";
+  EXPECT_FALSE(compile(a, "compute_80").cached) << "assembly";
+  EXPECT_TRUE(compile(a, "compute_80").cached);
   EXPECT_TRUE(compile(c).cached);
   // What is damaged is compiled again.
   for (const auto& file : std::filesystem::directory_iterator(folder))

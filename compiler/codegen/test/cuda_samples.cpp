@@ -4,10 +4,11 @@ namespace nimble::codegen::testing {
 namespace {
 
 // The self-attention of an encoder; `mask` is its dims.
-std::string encoder(const std::string& type, const std::string& mask) {
+std::string encoder(const std::string& type, const std::string& mask,
+                    const std::string& more = "") {
   return "fn @f(%q: Tensor[(b, n, 768), " + type + "], %k: Tensor[(b, n, 768), " + type +
          "], %v: Tensor[(b, n, 768), " + type + "], %m: Tensor[(" + mask + "), " + type +
-         "]) { let %y = attention(%q, %k, %v, %m) {heads = 12, scale = 0.125}; %y }";
+         "]) { let %y = attention(%q, %k, %v, %m) {heads = 12, scale = 0.125" + more + "}; %y }";
 }
 
 std::string lstm(const std::string& weights) {
@@ -43,10 +44,12 @@ std::string embedding(const std::string& calls) {
 }
 
 // A product with bias, activation and residual.
-std::string product(const std::string& type, const std::string& k, const std::string& n) {
+std::string product(const std::string& type, const std::string& k, const std::string& n,
+                    const std::string& attributes) {
   return "fn @f(%a: Tensor[(m, " + k + "), " + type + "], %b: Tensor[(" + k + ", " + n + "), " +
          type + "], %c: Tensor[(" + n + "), f32], %r: Tensor[(m, " + n +
-         "), f32]) { let %y = matmul(%a, %b)" + (type == "f32" ? "" : " {out = f32}") +
+         "), f32]) { let %y = matmul(%a, %b)" +
+         (attributes.empty() ? "" : " {" + attributes + "}") +
          "; let %s = add(%y, %c); let %g = gelu(%s); let %t = add(%g, %r); %t }";
 }
 
@@ -60,13 +63,16 @@ std::string plain_product(const std::string& a, const std::string& b, const std:
 
 std::vector<CudaSample> cuda_samples() {
   return {
-      {"gpu_matmul", product("f32", "768", "3072")},
-      {"gpu_matmul", product("bf16", "768", "3072")},
-      {"gpu_matmul", product("f16", "3072", "768")},
-      {"gpu_matmul", product("f32", "33", "50")},
+      {"gpu_matmul", product("f32", "768", "3072", "")},
+      {"gpu_matmul", product("f32", "768", "3072", "tf32 = true")},
+      {"gpu_matmul", product("f32", "768", "768", "tf32 = true, transpose_b = true")},
+      {"gpu_matmul", product("bf16", "768", "3072", "out = f32")},
+      {"gpu_matmul", product("f16", "3072", "768", "out = f32")},
+      {"gpu_matmul", product("f32", "33", "50", "")},
       {"gpu_matmul", plain_product("u8", "i8", "i32")},
       {"gpu_attention", encoder("f32", "b, 1, 1, n")},
       {"gpu_attention", encoder("f32", "1, 12, n, n")},
+      {"gpu_attention", encoder("f32", "b, 1, 1, n", ", tf32 = true")},
       {"gpu_attention", encoder("f64", "b, 1, 1, n")},
       {"gpu_attention", encoder("bf16", "b, 1, 1, n")},
       {"gpu_attention", encoder("f16", "1, 1, n, n")},

@@ -101,7 +101,8 @@ TEST_P(CudaModels, ProgramsAreServed) {
       ElementsAre(AllOf(StartsWith("batch_of_trees: "), HasSubstr("only tensors can be copied"))));
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, CudaModels, ::testing::Values("sm_80", "sm_90a", "sm_100"),
+INSTANTIATE_TEST_SUITE_P(Gpus, CudaModels,
+                         ::testing::Values("sm_80", "sm_90a", "sm_100", "compute_80"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Operators have the forms that the GPU's templates take, unless their author keeps them on the

@@ -11,13 +11,16 @@
 #include "compiler/driver/test/copies.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
-#include "compiler/kernels/target.h"
+#include "compiler/kernels/targets.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"
+#include "vm/base/test/scoped_variable.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
 #include "vm/executable/writer.h"
+#include "vm/interpreter/model.h"
+#include "vm/runtime/test/standin/cuda.h"
 
 namespace nimble::driver {
 namespace {
@@ -281,6 +284,21 @@ TEST_F(CudaCompile, SeveralArchitecturesHaveAnImageEach) {
   const exec::Executable e = compile(ir::parse_module(kNetwork), options_for({"sm_80", "sm_90a"}));
   EXPECT_EQ(images_on(e, kCudaDevice), 2u);
   expect_launches(e);
+}
+
+// On the stand-in for a driver, which knows assembly as far as its outside goes.
+TEST_F(CudaCompile, AssemblyBesideServesWhatComesLater) {
+  const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
+  CompileOptions options = options_for({"compute_80", "sm_90a"});
+  options.gpus = kernels::gpus_of_one_file(options.gpus);
+  const std::vector<uint8_t> file = exec::serialize(compile(ir::parse_module(kNetwork), options));
+  rt::LoadOptions load;
+  load.trust = true;
+  standin_cuda(NIMBLE_STANDIN_CUDA).set(13000, 1, 120);
+  const auto model = rt::Model::load(exec::deserialize(file), load, "test");
+  EXPECT_EQ(model->gpu_target(), "compute_80");
+  EXPECT_THAT(model->notes(), ::testing::ElementsAre(HasSubstr("compute capability 12.0")));
+  EXPECT_STREQ(standin_cuda(NIMBLE_STANDIN_CUDA).violations(), "");
 }
 
 TEST_F(CudaCompile, EqualInputGivesEqualBytes) {

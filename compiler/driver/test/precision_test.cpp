@@ -266,5 +266,18 @@ TEST(Precision, NarrowWeightsTakeHalfTheMemory) {
   EXPECT_FALSE(halves.report().statistics.contains("set-precision.casts"));
 }
 
+// Where no GPU is a target, tf32 is f32, records and code alike.
+TEST(Precision, Tf32IsF32OnACpu) {
+  const ir::Module m = with_weights(kLayer);
+  const Compiled wide(m, under(passes::Precision::kF32)), tf32(m, under(passes::Precision::kTf32));
+  const exec::Executable &a = wide.executable(), &b = tf32.executable();
+  ASSERT_EQ(a.kernels.size(), b.kernels.size());
+  for (size_t i = 0; i < a.kernels.size(); ++i) {
+    EXPECT_EQ(a.kernels[i].workload, b.kernels[i].workload);
+    EXPECT_EQ(a.kernels[i].implementations[0].code_hash, b.kernels[i].implementations[0].code_hash);
+  }
+  EXPECT_EQ(b.provenance.options.at("precision"), "tf32");
+}
+
 }  // namespace
 }  // namespace nimble::driver::testing

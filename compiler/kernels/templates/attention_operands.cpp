@@ -80,6 +80,7 @@ std::optional<AttentionOperands> attention_operands(const Workload& w) {
   p.n = q->dims[1];
   p.m = k->dims[1];
   p.masked = e.args.size() == 4;
+  p.tf32 = p.type == DType::kF32 && ir::attr_or(e.attrs, "tf32", false);
   return p;
 }
 

@@ -88,13 +88,16 @@ ValueRef pair_of(const ValueRef& a, const ValueRef& b) {
   return kb::select(first, kb::broadcast(a, 2), kb::broadcast(b, 2));
 }
 
-const kir::WarpFragmentRow* exact_fragment(DType a, DType b, DType sum) {
+const kir::WarpFragmentRow* fragment_of(DType a, DType b, DType sum, bool tf32) {
   for (const kir::WarpFragmentRow& row : kir::all_warp_fragments()) {
-    // One that ignores bits of its operands is no product of what they hold.
-    const bool exact = size_of(row.a) < 4;
-    if (exact && row.a == a && row.b == b && row.sum == sum) return &row;
+    const bool rounds = row.id == kir::WarpFragment::kTf32Warp;
+    if ((!rounds || tf32) && row.a == a && row.b == b && row.sum == sum) return &row;
   }
   return nullptr;
+}
+
+bool allows_tf32(const ir::Expr& call) {
+  return ir::attr_or(call.attrs, "tf32", false);
 }
 
 namespace {

@@ -59,9 +59,11 @@ Lowered one_gpu_kernel(kir::Function f);
 kir::ValueRef named(std::vector<kir::StmtRef>& out, const std::string& name, kir::ValueRef v);
 // Two values as the lanes of one.
 kir::ValueRef pair_of(const kir::ValueRef& a, const kir::ValueRef& b);
-// The fragment of a warp that multiplies such operands as they are; nullptr if no row does. Whether
-// a target has it, its feature says.
-const kir::WarpFragmentRow* exact_fragment(DType a, DType b, DType sum);
+// The fragment of a warp that multiplies such operands as they are, or, where that is allowed, of
+// f32 rounded to tf32; nullptr if no row does. Whether a target has it, its feature says.
+const kir::WarpFragmentRow* fragment_of(DType a, DType b, DType sum, bool tf32 = false);
+// Whether an operator's kernel may round factors of f32 so (its attribute `tf32`).
+bool allows_tf32(const ir::Expr& call);
 
 // ---------------------------------------------------------------- values made together
 

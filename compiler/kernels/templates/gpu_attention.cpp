@@ -40,7 +40,7 @@ GpuAttentionShape shape_of(const Config& c) {
 }
 
 bool fits(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
-  return is_narrow_float(p.type) ? fits_warps(p, s, t) : fits_lanes(p, s, t);
+  return fragment_of(p) ? fits_warps(p, s, t) : fits_lanes(p, s, t);
 }
 
 // Few rows keep many blocks busy where the length is open or short; many read the keys less often.
@@ -52,8 +52,8 @@ std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const Targ
     for (int64_t keys = most_keys; keys >= 16; keys /= 2) {
       // By fragments a warp has sixteen rows, and two warps hide more of each other's waits.
       const GpuAttentionShape s =
-          is_narrow_float(p.type) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
-                                  : GpuAttentionShape{rows, keys, 128};
+          fragment_of(p) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
+                         : GpuAttentionShape{rows, keys, 128};
       if (fits(p, s, t)) return s;
     }
   return std::nullopt;
@@ -233,8 +233,7 @@ Lowered GpuAttentionTemplate::lower(const Workload& w, const Config& c, const Ta
                                     const std::string& name) const {
   const auto plan = gpu_attention_of(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of gpu_attention", to_json(c));
-  auto* const schedule =
-      is_narrow_float(plan->type) ? &lower_attention_warps : &lower_attention_lanes;
+  auto* const schedule = fragment_of(*plan) ? &lower_attention_warps : &lower_attention_lanes;
   return gpu::one_gpu_kernel(schedule(w, *plan, shape_of(c), name));
 }
 

@@ -35,7 +35,10 @@ bool fits_lanes(const GpuAttention& p, const GpuAttentionShape& s, const TargetI
 kir::Function lower_attention_lanes(const Workload& w, const GpuAttention& p,
                                     const GpuAttentionShape& s, const std::string& name);
 
-// The same of f16 and bf16 by fragments (gpu_attention_warps.cpp): sixteen rows a warp.
+// The fragment that multiplies such operands as they are, or rounded where that is allowed; nullptr
+// if none does.
+const kir::WarpFragmentRow* fragment_of(const GpuAttention& p);
+// The same by fragments (gpu_attention_warps.cpp): sixteen rows a warp.
 bool fits_warps(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t);
 kir::Function lower_attention_warps(const Workload& w, const GpuAttention& p,
                                     const GpuAttentionShape& s, const std::string& name);

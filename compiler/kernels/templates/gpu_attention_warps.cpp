@@ -1,4 +1,5 @@
-// Attention of f16 and bf16 on a GPU by the fragments of its tensor cores.
+// Attention of f16, of bf16, and of f32 that may be rounded to tf32, on a GPU by the fragments of
+// its tensor cores.
 //
 // A warp has sixteen query rows, whose scores stand in its lanes as a fragment's sums do: two rows
 // a lane, which four lanes share. As sums lie, the second product's left factor does, so the
@@ -7,6 +8,10 @@
 //
 // Keys are the first product's right factor as they lie in shared memory, values the second one's
 // transposed on their way into registers.
+//
+// Of tf32 a lane has of a step's eight keys two neighbours, 2t and 2t + 1, where the fragment's
+// left factor has t and t + 4. The order of the keys does not matter to the sum, so that the values
+// are taken in the lanes' order: element by element, since ldmatrix turns over no words.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,34 +34,33 @@ using kir::ValueRef;
 
 namespace {
 
-// Of the fragments of f16 and of bf16 alike: m16n8k16.
-constexpr int64_t kRows = 16, kColumns = 8, kDepth = 16;
+// Of all fragments: m16n8, of k = 16, or of f32 8.
+constexpr int64_t kRows = 16, kColumns = 8;
 constexpr int kSums = 4;     // registers of a lane
 constexpr int kHalves = 2;   // rows of a lane, eight apart
 constexpr int kSharing = 4;  // lanes that share a row
 
-const kir::WarpFragmentRow& fragment_of(DType t) {
-  const kir::WarpFragmentRow* row = gpu::exact_fragment(t, t, DType::kF32);
-  NIMBLE_CHECK(row && row->m == kRows && row->n == kColumns && row->k == kDepth,
-               "no fragment for attention of {}", name_of(t));
-  return *row;
+// Columns of the values that one step multiplies: two fragments' where one load brings both.
+int64_t columns_at_once(DType t) {
+  return t == DType::kF32 ? kColumns : 2 * kColumns;
 }
 
 class WarpsLowering : GpuAttentionBlock {
  public:
   WarpsLowering(const Workload& w, const GpuAttention& p, const GpuAttentionShape& s)
       : GpuAttentionBlock(w, p, s),
-        fragment_(fragment_of(p.type).id),
-        depth_(round_up(p.d, kDepth)),
-        width_(round_up(p.dv, 2 * kColumns)),
-        depth_pitch_(shared_pitch(p.d, kDepth, p.type)),
-        width_pitch_(shared_pitch(p.dv, 2 * kColumns, p.type)),
+        row_(*fragment_of(p)),
+        depth_(round_up(p.d, row_.k)),
+        width_(round_up(p.dv, columns_at_once(p.type))),
+        depth_pitch_(shared_pitch(p.d, row_.k, p.type)),
+        width_pitch_(shared_pitch(p.dv, columns_at_once(p.type), p.type)),
         tiles_(static_cast<int>(s.keys / kColumns)) {
     q_ = gpu::shared_buffer("q", p.type, s.rows * depth_pitch_);
     keys_ = {gpu::shared_buffer("k", p.type, s.keys * depth_pitch_), depth_, depth_pitch_};
     values_ = {gpu::shared_buffer("v", p.type, s.keys * width_pitch_), width_, width_pitch_};
-    left_ = kb::buffer("left", Scope::kRegister, p.type, 4, 2);
-    right_ = kb::buffer("right", Scope::kRegister, p.type, 4, 2);
+    const int each = row_.per_register(p.type);
+    left_ = kb::buffer("left", Scope::kRegister, p.type, 4, each);
+    right_ = kb::buffer("right", Scope::kRegister, p.type, 4, each);
     scores_ = kb::buffer("scores", Scope::kRegister, DType::kF32, tiles_ * kSums);
     bias_ = kb::buffer("bias", Scope::kRegister, DType::kF32, tiles_ * kSums);
     sums_ = kb::buffer("sums", Scope::kRegister, DType::kF32, width_ / kColumns * kSums);
@@ -114,23 +118,24 @@ class WarpsLowering : GpuAttentionBlock {
       }
   }
 
-  // Scores of tiles of keys in pairs: four matrices of eight keys and eight of the depth each.
+  // Scores of tiles of keys in pairs: four matrices of eight keys and 16 bytes of the depth each.
   void score(std::vector<StmtRef>& out) override {
     for (int x = 0; x < tiles_ * kSums; ++x) out.push_back(kb::set_reg(scores_, x, number(0)));
-    const Dim lane = gpu::lane(), depth = Dim::symbol("sc") * kDepth;
+    const int half = row_.k / 2;  // of a fragment's depth
+    const Dim lane = gpu::lane(), depth = Dim::symbol("sc") * row_.k;
     std::vector<StmtRef> body;
     body.push_back(kb::warp_load(left_, 0, 4, q_,
                                  (gpu::warp() * kRows + ir::mod(lane, 16)) * depth_pitch_ + depth +
-                                     ir::floordiv(lane, 16) * 8));
+                                     ir::floordiv(lane, 16) * half));
     const Dim key = ir::mod(lane, 8) + ir::floordiv(lane, 16) * 8;
-    const Dim part = ir::mod(ir::floordiv(lane, 8), 2) * 8;
+    const Dim part = ir::mod(ir::floordiv(lane, 8), 2) * half;
     for (int t = 0; t < tiles_; t += 2) {
       body.push_back(kb::warp_load(right_, 0, 4, keys_.buffer,
                                    (key + t * kColumns) * depth_pitch_ + depth + part));
       for (int i = 0; i < 2; ++i)
-        body.push_back(kb::warp_dot(fragment_, scores_, (t + i) * kSums, left_, 0, right_, 2 * i));
+        body.push_back(kb::warp_dot(row_.id, scores_, (t + i) * kSums, left_, 0, right_, 2 * i));
     }
-    out.push_back(gpu::stretched_loop("sc", depth_ / kDepth, 4, kb::seq(std::move(body))));
+    out.push_back(gpu::stretched_loop("sc", depth_ / row_.k, 4, kb::seq(std::move(body))));
   }
 
   // Scores to weights, with what they do to the sums so far.
@@ -184,28 +189,49 @@ class WarpsLowering : GpuAttentionBlock {
     }
   }
 
-  // Sixteen keys a step, as far as there are keys.
+  // A fragment's depth of keys a step, as far as there are keys.
   void add_values(std::vector<StmtRef>& out) override {
-    const Dim lane = gpu::lane();
-    for (int t = 0; t < tiles_; t += 2) {
+    const int at_once = row_.k / static_cast<int>(kColumns);
+    for (int t = 0; t < tiles_; t += at_once) {
       std::vector<StmtRef> step;
-      for (int i = 0; i < 2; ++i)
-        for (int half = 0; half < kHalves; ++half)
-          step.push_back(
-              kb::set_reg(left_, 2 * i + half,
-                          kb::cast(p_.type, gpu::pair_of(kb::reg(scores_, at(t + i, half, 0)),
-                                                         kb::reg(scores_, at(t + i, half, 1))))));
-      for (int64_t c = 0; c < width_ / kColumns; c += 2) {
-        step.push_back(kb::warp_load(right_, 0, 4, values_.buffer,
-                                     (ir::mod(lane, 16) + t * kColumns) * width_pitch_ +
-                                         c * kColumns + ir::floordiv(lane, 16) * 8,
-                                     /*transposed=*/true));
-        for (int i = 0; i < 2; ++i)
-          step.push_back(kb::warp_dot(fragment_, sums_, (c + i) * kSums, left_, 0, right_, 2 * i));
-      }
+      p_.type == DType::kF32 ? add_values_of(t, step) : add_values_of_pair(t, step);
       out.push_back(
           t == 0 ? kb::seq(std::move(step))
                  : kb::if_then(kb::lt(first_key() + t * kColumns, p_.m), kb::seq(std::move(step))));
+    }
+  }
+
+  // Of the tile of keys `t`.
+  void add_values_of(int t, std::vector<StmtRef>& step) {
+    for (int e = 0; e < 2; ++e)
+      for (int half = 0; half < kHalves; ++half)
+        step.push_back(kb::set_reg(left_, 2 * e + half, kb::reg(scores_, at(t, half, e))));
+    for (int64_t c = 0; c < width_ / kColumns; ++c) {
+      for (int e = 0; e < 2; ++e)
+        step.push_back(
+            kb::set_reg(right_, e,
+                        kb::load(values_.buffer, column(t, e) * width_pitch_ + c * kColumns +
+                                                     ir::floordiv(gpu::lane(), kSharing))));
+      step.push_back(kb::warp_dot(row_.id, sums_, c * kSums, left_, 0, right_, 0));
+    }
+  }
+
+  // Of the tiles `t` and t + 1, whose keys are one fragment's depth.
+  void add_values_of_pair(int t, std::vector<StmtRef>& step) {
+    const Dim lane = gpu::lane();
+    for (int i = 0; i < 2; ++i)
+      for (int half = 0; half < kHalves; ++half)
+        step.push_back(
+            kb::set_reg(left_, 2 * i + half,
+                        kb::cast(p_.type, gpu::pair_of(kb::reg(scores_, at(t + i, half, 0)),
+                                                       kb::reg(scores_, at(t + i, half, 1))))));
+    for (int64_t c = 0; c < width_ / kColumns; c += 2) {
+      step.push_back(kb::warp_load(right_, 0, 4, values_.buffer,
+                                   (ir::mod(lane, 16) + t * kColumns) * width_pitch_ +
+                                       c * kColumns + ir::floordiv(lane, 16) * 8,
+                                   /*transposed=*/true));
+      for (int i = 0; i < 2; ++i)
+        step.push_back(kb::warp_dot(row_.id, sums_, (c + i) * kSums, left_, 0, right_, 2 * i));
     }
   }
 
@@ -232,7 +258,7 @@ class WarpsLowering : GpuAttentionBlock {
     return kb::seq(std::move(all));
   }
 
-  kir::WarpFragment fragment_;
+  const kir::WarpFragmentRow& row_;
   int64_t depth_, width_, depth_pitch_, width_pitch_;
   int tiles_;  // of eight keys
   BufferRef q_, left_, right_, scores_, bias_, sums_, maximum_, total_;
@@ -240,16 +266,23 @@ class WarpsLowering : GpuAttentionBlock {
 
 }  // namespace
 
+const kir::WarpFragmentRow* fragment_of(const GpuAttention& p) {
+  const kir::WarpFragmentRow* row = gpu::fragment_of(p.type, p.type, DType::kF32, p.tf32);
+  NIMBLE_CHECK(!row || (row->m == kRows && row->n == kColumns), "attention by {}", row->name);
+  return row;
+}
+
 bool fits_warps(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
-  if (!t.has(std::string(fragment_of(p.type).feature)) || !gpu::is_block(s.threads) ||
+  const kir::WarpFragmentRow& row = *fragment_of(p);
+  if (!t.has(std::string(row.feature)) || !gpu::is_block(s.threads) ||
       s.rows != s.threads / kir::kWarpLanes * kRows || s.keys < 2 * kColumns ||
       s.keys % (2 * kColumns) != 0 || s.keys > 128)
     return false;
   // Scores, their mask and the sums.
   const int64_t values =
-      s.keys / 2 * (p.masked ? 2 : 1) + round_up(p.dv, 2 * kColumns) / kColumns * kSums;
-  const int64_t depth = shared_pitch(p.d, kDepth, p.type);
-  const int64_t width = shared_pitch(p.dv, 2 * kColumns, p.type);
+      s.keys / 2 * (p.masked ? 2 : 1) + round_up(p.dv, columns_at_once(p.type)) / kColumns * kSums;
+  const int64_t depth = shared_pitch(p.d, row.k, p.type);
+  const int64_t width = shared_pitch(p.dv, columns_at_once(p.type), p.type);
   const int64_t shared = gpu::shared_bytes(
       {{p.type, s.rows * depth}, {p.type, s.keys * depth}, {p.type, s.keys * width}});
   return values <= kMostRegisters && shared <= t.shared_bytes;

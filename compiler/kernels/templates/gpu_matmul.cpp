@@ -12,7 +12,8 @@
 // warps drift apart, and one reads or waits while another one multiplies.
 //
 // Products in f32 are sums of multiply-adds in f32: no unit of the GPU multiplies f32 otherwise
-// without rounding its operands.
+// without rounding its operands. Where the operator allows that (its attribute `tf32`), they are
+// fragments of tf32, whose factors are rounded on their way from shared memory.
 #include "compiler/kernels/templates/gpu_matmul.h"
 
 #include <algorithm>
@@ -47,7 +48,8 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   // One row or column lies like the other kind.
   p.lhs_along_k = !p.transpose_lhs || p.m.is_constant(1);
   p.rhs_along_k = p.transpose_rhs || p.vector_rhs || p.n.is_constant(1);
-  const kir::WarpFragmentRow* row = exact_fragment(p.lhs->dtype, p.rhs->dtype, p.sum);
+  const kir::WarpFragmentRow* row =
+      fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, allows_tf32(*p.frame.anchor->value));
   if (row && t.has(std::string(row->feature))) p.fragment = row->id;
   return p;
 }

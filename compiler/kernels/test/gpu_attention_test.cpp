@@ -3,6 +3,7 @@
 #include "compiler/kernels/test/attention_cases.h"
 #include "compiler/kernels/test/gpu_harness.h"
 #include "compiler/kernels/test/knob_cases.h"
+#include "compiler/kernels/test/tf32.h"
 
 namespace nimble::kernels::testing {
 namespace {
@@ -140,6 +141,51 @@ TEST(GpuAttention, NarrowOperandsWithAMaskByRow) {
          {{1, 1}, {2, 5}, {1, 66}}};
   c.tolerance = 1.5e-2;
   check_attention(std::move(c), 2, 3);
+}
+
+// Factors are rounded to tf32, and the weights, too: 2^-11 of each.
+TEST(GpuAttention, OperandsThatMayBeRounded) {
+  const auto rounded = [](const Array& a) {
+    return [&a](int64_t b, int64_t i, int64_t c) { return tf32_of(a.at(b, i, c)); };
+  };
+  for (const int64_t width : {5, 8, 16, 64, 72}) {
+    SCOPED_TRACE(width);
+    Case c{
+        fmt::format("fn @f(%q: Tensor[(b, n, {0}), f32], %k: Tensor[(b, m, {0}), f32], "
+                    "%v: Tensor[(b, m, {0}), f32], %x: Tensor[(b, 1, 1, m), f32]) {{ "
+                    "let %y = attention(%q, %k, %v, %x) {{heads = 2, scale = 0.25, tf32 = true}}; "
+                    "let %z = add(%y, %q); %z }}",
+                    2 * width),
+        "gpu_attention",
+        [&](const Arrays& in, Arrays& out) {
+          attention(out[0], in[1].dim(1), 2, width, 0.25, rounded(in[0]), rounded(in[1]),
+                    rounded(in[2]),
+                    [&](int64_t b, int64_t, int64_t, int64_t j) { return in[3].at(b, 0, 0, j); });
+          for (int64_t i = 0; i < out[0].size(); ++i) out[0][i] += in[0][i];
+        },
+        {{1, 1, 1}, {2, 3, 17}, {1, 33, 19}, {1, 16, 70}, {1, 53, 53}}};
+    c.tolerance = 1e-3;
+    check_attention(std::move(c), 3, 5);
+  }
+}
+
+TEST(GpuAttention, OperandsThatMayBeRoundedWithAMaskByRow) {
+  const auto rounded = [](const Array& a) {
+    return [&a](int64_t b, int64_t i, int64_t c) { return tf32_of(a.at(b, i, c)); };
+  };
+  Case c{R"(fn @f(%q: Tensor[(b, n, 32), f32], %k: Tensor[(b, n, 32), f32],
+               %v: Tensor[(b, n, 24), f32], %x: Tensor[(n, n), bool]) {
+           let %y = attention(%q, %k, %v, %x) {heads = 2, scale = 0.25, tf32 = true}; %y })",
+         "gpu_attention",
+         [&](const Arrays& in, Arrays& out) {
+           attention(out[0], in[1].dim(1), 2, 16, 0.25, rounded(in[0]), rounded(in[1]),
+                     rounded(in[2]), [&](int64_t, int64_t, int64_t i, int64_t j) {
+                       return in[3].at(i, j) != 0 ? 0 : -std::numeric_limits<double>::infinity();
+                     });
+         },
+         {{1, 1}, {2, 5}, {1, 66}}};
+  c.tolerance = 1e-3;
+  check_attention(std::move(c), 3, 3);
 }
 
 TEST(GpuAttention, ShapesThatABlockCannotHaveAreNotValid) {

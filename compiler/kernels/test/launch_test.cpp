@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -314,25 +315,46 @@ TEST(Launch, FragmentsAreProducts) {
   for (const WarpFragmentRow& row : all_warp_fragments()) check_fragment(row);
 }
 
-TEST(Launch, Tf32DropsThirteenBits) {
-  KernelBuilder k("k");
-  auto x = k.in("x", DType::kF32, 1);
-  auto y = k.out("y", DType::kF32, 32);
-  auto a = k.registers("a", DType::kF32, 4);
-  auto b = k.registers("b", DType::kF32, 2);
-  auto c = k.registers("c", DType::kF32, 4);
-  k.launch(32);
-  std::vector<StmtRef> body;
-  for (int r = 0; r < 4; ++r) {
-    body.push_back(set_reg(a, r, load(x, 0)));
-    body.push_back(set_reg(c, r, f32(0)));
+// All of the first factor is one number, all of the second one an eighth: each sum is what the
+// number is rounded to.
+TEST(Launch, Tf32RoundsFactors) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  struct Case {
+    float from, to;
+  };
+  for (const auto& [from, to] : {Case{1 + 0x1p-10F, 1 + 0x1p-10F},
+                                 {1 + 0x1.ffcp-11F, 1 + 0x1p-10F},
+                                 {1 + 0x1.ff8p-12F, 1},
+                                 {1 + 0x1p-11F, 1 + 0x1p-10F},  // a tie
+                                 {-1 - 0x1p-11F, -1 - 0x1p-10F},
+                                 {1 + 0x1.8p-10F, 1 + 0x1p-9F},
+                                 {2 - 0x1p-23F, 2},
+                                 {0x1.8p-136F, 0x1p-135F},  // a subnormal tie
+                                 {0x1.7p-136F, 0x1p-136F},
+                                 {0x1.fp-138F, 0},
+                                 {0x1.ffdp127F, 0x1.ffcp127F},
+                                 {0x1.ffep127F, kInfinite},
+                                 {-kInfinite, -kInfinite},
+                                 {-0.0F, 0}}) {
+    KernelBuilder k("k");
+    auto x = k.in("x", DType::kF32, 1);
+    auto y = k.out("y", DType::kF32, 32);
+    auto a = k.registers("a", DType::kF32, 4);
+    auto b = k.registers("b", DType::kF32, 2);
+    auto c = k.registers("c", DType::kF32, 4);
+    k.launch(32);
+    std::vector<StmtRef> body;
+    for (int r = 0; r < 4; ++r) {
+      body.push_back(set_reg(a, r, load(x, 0)));
+      body.push_back(set_reg(c, r, f32(0)));
+    }
+    for (int r = 0; r < 2; ++r) body.push_back(set_reg(b, r, f32(0.125)));
+    body.push_back(warp_dot(WarpFragment::kTf32Warp, c, 0, a, 0, b, 0));
+    body.push_back(store(y, thread, reg(c, 3)));
+    std::vector<float> in = {from}, out(32);
+    EXPECT_EQ(fault_of(k.body(std::move(body)), {bytes_of(in), bytes_of(out)}), "status 0");
+    EXPECT_THAT(out, Each(to)) << from;
   }
-  for (int r = 0; r < 2; ++r) body.push_back(set_reg(b, r, f32(1)));
-  body.push_back(warp_dot(WarpFragment::kTf32Warp, c, 0, a, 0, b, 0));
-  body.push_back(store(y, thread, reg(c, 3)));
-  std::vector<float> in = {1 + 0x1.ffcp-11F}, out(32);
-  EXPECT_EQ(fault_of(k.body(std::move(body)), {bytes_of(in), bytes_of(out)}), "status 0");
-  EXPECT_THAT(out, Each(8.0F));
 }
 
 // --- Matrices from shared memory

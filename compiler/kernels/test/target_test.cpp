@@ -40,6 +40,23 @@ TEST(Targets, OfGpusAreLoadedAndNoLevelsOfMachines) {
   }
 }
 
+TEST(Targets, OfOneFileLeaveWhatTheLeastHas) {
+  const auto named = [](std::vector<const char*> levels) {
+    std::vector<TargetInfo> out;
+    for (const char* level : levels) out.push_back(target_by_name(level));
+    return gpus_of_one_file(std::move(out));
+  };
+  const std::vector<TargetInfo> three = named({"compute_80", "sm_90a", "sm_80"});
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[0].level, "sm_80");  // machine code first: schedules are for it
+  EXPECT_EQ(three[1].level, "sm_90a");
+  EXPECT_EQ(three[2].level, "compute_80");
+  // Blocks of 8.6, 8.9 and 12.0 have 99 KiB.
+  for (const TargetInfo& t : three) EXPECT_EQ(t.shared_bytes, 99 << 10);
+  EXPECT_EQ(named({"sm_90a"})[0].shared_bytes, target_by_name("sm_90a").shared_bytes);
+  EXPECT_THROW(named({"sm_80", "compute_80", "sm_80"}), Error);
+}
+
 // A CPU is of a level only if it has what code for it uses.
 TEST(Targets, AskForNoFeatureBeyondTheirLevel) {
   for (const TargetRow& row : all_targets()) {

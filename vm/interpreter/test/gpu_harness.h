@@ -14,6 +14,11 @@
 
 namespace nimble::rt {
 
+// The kernels below as assembly, which the driver compiles.
+inline constexpr const char* kAssembly =
+    ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry add_0(\n)\n{\n}\n"
+    ".visible .entry root_0(\n)\n{\n}\n.visible .entry root_1(\n)\n{\n}\n";
+
 inline constexpr const char* kNegative = "an element is negative";
 
 // y = a + b over symbols[0] elements; the grid covers them. Its accesses are of so many bytes.
@@ -108,6 +113,15 @@ class Gpu : public Interpreter {
     driver().reset();
   }
   static const StandInCuda& driver() { return standin_cuda(NIMBLE_STANDIN_CUDA); }
+
+  // What is loaded from now on finds such a GPU, for which the device is made anew.
+  void use_gpu_of(int capability) {
+    session_.reset();
+    model_.reset();
+    driver().set(13000, 1, capability);
+    driver().fail("cuStreamSynchronize", 1, 719);
+    EXPECT_THROW(cuda_device().synchronize(), Error);
+  }
 
   exec::Executable executable(const std::string& body, const std::string& more = "") {
     exec::Executable e =

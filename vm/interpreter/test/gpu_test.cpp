@@ -180,19 +180,61 @@ TEST_F(Gpu, ImagesFitTheGpu) {
   e.images[0].target = "sm_100";
   EXPECT_THAT(refusal(e, Status::kIncompatible),
               AllOf(HasSubstr("GPU code is for sm_100"), HasSubstr("Stand-in GPU"),
-                    HasSubstr("compute capability 9.0"), HasSubstr("--target sm_90")));
-  add_image(&e, "compute_80", STANDIN_CUDA_IMAGE "add_0 root_0 root_1");
+                    HasSubstr("compute capability 9.0"), HasSubstr("--target compute_80")));
+  add_image(&e, "compute_80", kAssembly);
   load(e);
   EXPECT_EQ(model_->gpu_target(), "compute_80");
   add_image(&e, "sm_90", STANDIN_CUDA_IMAGE "add_0 root_0 root_1");
   load(e);
   EXPECT_EQ(model_->gpu_target(), "sm_90");
+  EXPECT_THAT(model_->notes(), ::testing::IsEmpty());
   e = executable(program());
   e.images[0].target = "sm_90";
   e.images[0].bytes = e.images[0].bytes.first(sizeof STANDIN_CUDA_IMAGE - 1);
   EXPECT_THAT(refusal(e, Status::kCorrupt), HasSubstr("kernel add: the GPU's code has no add_0"));
   e.images.clear();
   EXPECT_THAT(refusal(e, Status::kIncompatible), HasSubstr("GPU code is for none"));
+}
+
+// A file of yesterday's machine code and assembly beside runs on what came later, and nothing
+// does on what was before.
+TEST_F(Gpu, AssemblyIsForWhatHasNoMachineCode) {
+  exec::Executable e = executable(program());
+  e.images[0].target = "sm_80";
+  add_image(&e, "compute_80", kAssembly);
+  add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "add_0 root_0 root_1");
+  for (const auto& [capability, target] :
+       {std::pair(80, "sm_80"), std::pair(86, "sm_80"), std::pair(89, "sm_80"),
+        std::pair(90, "sm_90a"), std::pair(100, "compute_80"), std::pair(120, "compute_80")}) {
+    use_gpu_of(capability);
+    load(e);
+    EXPECT_EQ(model_->gpu_target(), target) << capability;
+    EXPECT_EQ(model_->notes().size(), std::string_view(target) == "compute_80" ? 1u : 0u);
+  }
+  EXPECT_THAT(model_->notes()[0],
+              AllOf(HasSubstr("compute capability 12.0"), HasSubstr("compute_80")));
+  EXPECT_EQ(floats({1, 4, 9, 16, 25}), (std::vector<float>{2, 4, 6, 8, 10}));
+  use_gpu_of(75);
+  EXPECT_THAT(refusal(e, Status::kIncompatible),
+              AllOf(HasSubstr("GPU code is for sm_80, compute_80, sm_90a"),
+                    HasSubstr("compute capability 7.5"), HasSubstr("8.0 or newer")));
+  use_gpu_of(90);
+}
+
+TEST_F(Gpu, WhatTheDriverDoesNotCompileIsTold) {
+  exec::Executable e = executable(program());
+  const auto refused = [&](std::string_view assembly) {
+    e.images.clear();
+    add_image(&e, "compute_80", assembly);
+    return refusal(e, Status::kIncompatible);
+  };
+  EXPECT_THAT(refused(".version 9.0\n.target sm_80\nnothing that it knows\n"),
+              AllOf(HasSubstr("CUDA_ERROR_INVALID_PTX"), HasSubstr("ptxas application ptx input"),
+                    HasSubstr("line 3")));
+  driver().set(12040, 1, 90);
+  EXPECT_THAT(refused(kAssembly),
+              AllOf(HasSubstr("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+                    HasSubstr("Unsupported .version 9.0"), HasSubstr("update the driver")));
 }
 
 TEST_F(Gpu, CodeFitsItsContract) {

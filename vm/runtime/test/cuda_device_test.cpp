@@ -11,6 +11,7 @@
 #include "vm/base/error.h"
 #include "vm/base/fault/child.h"
 #include "vm/base/test/scoped_variable.h"
+#include "vm/runtime/cuda_graph.h"
 #include "vm/runtime/storage_pool.h"
 #include "vm/runtime/test/standin/cuda.h"
 
@@ -199,6 +200,36 @@ TEST_F(Cuda, CodeOfMoreParametersIsRefused) {
   EXPECT_NE(module.find("twice", 0, 5), nullptr);
   EXPECT_THAT(error_of([&] { module.find("twice", 0, 4); }, Status::kCorrupt),
               AllOf(HasSubstr("model.nimble"), HasSubstr("twice has other parameters")));
+}
+
+// A driver that tells no parameters: what a trusted file says of its code counts. There are no
+// graphs either.
+TEST(OldCuda, RunsWithoutWhatNeedNotBeThere) {
+  const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_OLD_CUDA);
+  const StandInCuda& driver = standin_cuda(NIMBLE_STANDIN_OLD_CUDA);
+  driver.add_kernel("twice", 2, 1, twice);
+  EXPECT_EQ(CudaDriver::open().version_text(), "12.0");
+  EXPECT_EQ(CudaDriver::open().cuFuncGetParamInfo, nullptr);
+  EXPECT_FALSE(CudaGraph::available(CudaDriver::open()));
+  {
+    CudaDevice gpu(CudaDriver::open());
+    DeviceModule module(gpu, image_of_twice(), "model.nimble");
+    EXPECT_NE(module.find("twice", 0, 4), nullptr) << "nobody knows";
+    const cuda::Function f = module.find("twice", 0, 5);
+    const float x = 3;
+    float y = 0;
+    void *a = gpu.allocate(4), *b = gpu.allocate(4), *scratch = nullptr, *status = nullptr;
+    gpu.copy_in(a, &x, 4);
+    int64_t n = 1;
+    void* parameters[] = {&a, &b, &n, &scratch, &status};
+    gpu.launch(f, {1, 1, 1}, 32, 0, parameters);
+    gpu.copy_out(&y, b, 4);
+    EXPECT_EQ(y, 6);
+    gpu.free(a, 4);
+    gpu.free(b, 4);
+  }
+  EXPECT_EQ(driver.alive(), 0u);
+  EXPECT_STREQ(driver.violations(), "");
 }
 
 TEST_F(Cuda, WhatIsMissingIsTold) {

@@ -135,9 +135,12 @@ TEST_F(ToolsTest, InspectShowsHowKernelsOfGpusAreLaunched) {
       "aligned 4 }");
   const std::vector<uint8_t> code(100, 1);
   e.images.push_back({"sm_90a", {}, code, nullptr, kCudaDevice});
+  e.images.push_back({"compute_80", {}, code, nullptr, kCudaDevice});
   exec::write(e, path_);
   const std::string inspect = "nimble-inspect " + path_;
-  EXPECT_THAT(run(inspect).out, HasSubstr("100 bytes, for cuda\n"));
+  EXPECT_THAT(run(inspect).out,
+              AllOf(HasSubstr("100 bytes, for cuda\n"),
+                    HasSubstr("100 bytes, for cuda, compiled by the driver at load\n")));
   EXPECT_THAT(
       run(inspect + " --kernels").out,
       AllOf(HasSubstr("on the cuda"),

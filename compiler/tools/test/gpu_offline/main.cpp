@@ -238,7 +238,7 @@ int run(int argc, char** argv) {
   if (const std::string why = why_no_cuda(); !why.empty())
     throw Error(Status::kUnsupported, "NVRTC", "it cannot be opened: " + why,
                 "say in NIMBLE_NVRTC where libnvrtc.so.13 is");
-  if (o.targets.empty()) o.targets = {"sm_80", "sm_90a", "sm_100"};
+  if (o.targets.empty()) o.targets = {"sm_80", "sm_90a", "sm_100", "compute_80"};
 
   const std::vector<CudaSample> samples = cuda_samples();
   for (const std::string& name : o.templates)

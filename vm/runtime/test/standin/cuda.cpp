@@ -22,11 +22,18 @@
 #include <string>
 #include <vector>
 
+#include "vm/runtime/test/standin/assembly.h"
+
 namespace {
 
 constexpr int kOk = 0, kInvalidValue = 1, kNotInitialized = 3, kNoDevice = 100,
               kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
               kInvalidHandle = 400, kNotFound = 500;
+#ifdef NIMBLE_STANDIN_OLD
+constexpr int kVersion = 12000;
+#else
+constexpr int kVersion = 13000;
+#endif
 using Address = unsigned long long;
 // Not canonical on x86-64, the kernel's on ARM: no host reads it.
 constexpr Address kDevice = Address{1} << 55;
@@ -75,7 +82,7 @@ struct Fault {
 
 struct State {
   std::recursive_mutex mutex;
-  int version = 13000, devices = 1, capability = 90;
+  int version = kVersion, devices = 1, capability = 90;
   pid_t process = 0;
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;
@@ -169,7 +176,7 @@ int enter(const char* name, bool needs_context = true) {
 void reset() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  s.version = 13000;
+  s.version = kVersion;
   s.devices = 1;
   s.capability = 90;
   s.faults.clear();
@@ -234,6 +241,7 @@ int cuGetErrorName(int result, const char** name) {
   static std::map<int, std::string> names = {
       {1, "CUDA_ERROR_INVALID_VALUE"},     {2, "CUDA_ERROR_OUT_OF_MEMORY"},
       {100, "CUDA_ERROR_NO_DEVICE"},       {200, "CUDA_ERROR_INVALID_IMAGE"},
+      {218, "CUDA_ERROR_INVALID_PTX"},     {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
       {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
   const auto at = names.find(result);
   *name = at == names.end() ? "CUDA_ERROR_UNKNOWN" : at->second.c_str();
@@ -465,6 +473,18 @@ int cuEventElapsedTime(float* milliseconds, Event* begin, Event* end) {
 int cuModuleLoadDataEx(Module** module, const void* image, unsigned, const int*, void** values) {
   ENTER();
   const std::string text = static_cast<const char*>(image);
+  if (text.starts_with(".version") || text.starts_with("//")) {
+    std::vector<std::string> names;
+    std::string log;
+    if (const int bad = compile_assembly(text, state().version, &names, &log)) {
+      std::strcpy(static_cast<char*>(values[0]), log.c_str());
+      return bad;
+    }
+    auto* made = new Module;
+    for (const std::string& name : names) made->functions[name] = {made, name};
+    state().modules.insert(*module = made);
+    return kOk;
+  }
   const std::string head = STANDIN_CUDA_IMAGE;
   if (text.compare(0, head.size(), head) != 0) {
     std::strcpy(static_cast<char*>(values[0]), "it does not begin as an image does");
@@ -507,6 +527,7 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
   function->shared = value;
   return kOk;
 }
+#ifndef NIMBLE_STANDIN_OLD
 int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER();
   const auto at = state().kernels.find(function->name);
@@ -517,6 +538,7 @@ int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t*
   *bytes = 8;
   return kOk;
 }
+#endif
 // Checks a launch, and makes of it what the stream will do.
 static int prepare_launch(Function* function, const unsigned* grid, const unsigned* block,
                           unsigned shared, void** parameters, void** extra, Module** of,
@@ -590,6 +612,7 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
   return kOk;
 }
 
+#ifndef NIMBLE_STANDIN_OLD
 struct KernelNode {
   Function* function;
   unsigned grid[3], block[3], shared;
@@ -668,5 +691,6 @@ int cuGraphExecDestroy(GraphExec* exec) {
   if (exec->pending == 0) delete exec;
   return kOk;
 }
+#endif
 
 }  // extern "C"

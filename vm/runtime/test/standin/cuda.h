@@ -1,5 +1,6 @@
 // What tests ask of the stand-in for NVIDIA's driver (cuda.cpp), beside what the driver's own
 // functions do. It is a library that is opened at run time: standin_cuda() gives these functions.
+// There are two, one of them as the oldest driver that is used: without what need not be there.
 #pragma once
 
 #include <dlfcn.h>
@@ -19,7 +20,7 @@ struct StandInLaunch {
 using StandInKernel = int (*)(const StandInLaunch& launch);
 
 struct StandInCuda {
-  // Forgets all but what is alive, and what was set: a device of 9.0, driver 13.0.
+  // Forgets all but what is alive, and what was set: a device of 9.0, driver 13.0 (or 12.0).
   void (*reset)();
   void (*set)(int version, int devices, int capability);
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
@@ -40,5 +41,7 @@ inline const StandInCuda& standin_cuda(const char* file) {
   return *reinterpret_cast<const StandInCuda* (*)()>(::dlsym(library, "standin_cuda_table"))();
 }
 
-// A module's image: these kernels.
+// A module's image: these kernels. One of PTX has those of its entries; of more the stand-in looks
+// at its version, which the driver's bounds, and whether what stands outside of bodies is a
+// directive.
 #define STANDIN_CUDA_IMAGE "stand-in module:"

@@ -218,8 +218,8 @@ bool KernelSet::choose_vendor(Entry& e) const {
   e.candidates = {{tuned::kVendorTemplate, {}, call->routine}};
   e.tree = exec::DispatchTree::single(0);
   e.by_hand = true;
-  e.lookup.reason += fmt::format("{}the vendor's routine, as asked for",
-                                 e.lookup.reason.empty() ? "" : "; ");
+  e.lookup.reason +=
+      fmt::format("{}the vendor's routine, as asked for", e.lookup.reason.empty() ? "" : "; ");
   return true;
 }
 

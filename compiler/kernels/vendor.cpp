@@ -306,8 +306,9 @@ class Reader {
     else if (dims == dims_ && !has_whole_)
       has_whole_ = true;
     else
-      throw Refused{"the vendor's routine adds one row or a number to each channel, and one tensor "
-                    "as large"};
+      throw Refused{
+          "the vendor's routine adds one row or a number to each channel, and one tensor "
+          "as large"};
   }
 
   // A sum, a difference or a product of the value with a number that stands in the program.

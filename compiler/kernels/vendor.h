@@ -14,8 +14,8 @@
 namespace nimble::kernels {
 
 // The call that computes the workload on a target, oneDNN's of a CPU, cuBLASLt's and cuDNN's of a
-// GPU, without the library's version: whoever has the library adds it. Nothing, and in `why` (if given)
-// the reason, where no routine does.
+// GPU, without the library's version: whoever has the library adds it. Nothing, and in `why` (if
+// given) the reason, where no routine does.
 std::optional<exec::VendorCall> vendor_call_of(const Workload& w, const TargetInfo& target,
                                                std::string* why = nullptr);
 // Whether the routine is made for exact sizes, ahead of any call, and serves no others; a GPU's

@@ -60,8 +60,7 @@ void GpuLaunches::start_timed(uint32_t index, const KernelCallResult& done,
                               const std::function<void()>& start) {
   device_->enter();
   const size_t events = next_events();
-  Timed timed{
-      index, done.implementation, done.threads, events, {symbols.begin(), symbols.end()}};
+  Timed timed{index, done.implementation, done.threads, events, {symbols.begin(), symbols.end()}};
   device_->record(events_[events]->get());
   if (timed_.empty()) began_ = Profiler::now();
   start();
@@ -69,9 +68,11 @@ void GpuLaunches::start_timed(uint32_t index, const KernelCallResult& done,
   timed_.push_back(std::move(timed));
 }
 
-std::optional<KernelCallResult> GpuLaunches::start_routine(
-    uint32_t index, const KernelTarget& target, std::span<const Value> arguments, Scratch& scratch,
-    KernelFrame* frame, Profiler* profiler) {
+std::optional<KernelCallResult> GpuLaunches::start_routine(uint32_t index,
+                                                           const KernelTarget& target,
+                                                           std::span<const Value> arguments,
+                                                           Scratch& scratch, KernelFrame* frame,
+                                                           Profiler* profiler) {
   const PreparedKernel& k = kernels_[index];
   refuse_overlaps(k, arguments, frame);
   const std::span<const LibraryTensor> tensors = library_tensors(k, arguments, frame);

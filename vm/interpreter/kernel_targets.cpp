@@ -78,8 +78,8 @@ class Routines {
         if (target->library->prepare)
           known.routine = target->library->prepare(impl.config, contract_);
         else  // of a kernel there: missing_library() has looked
-          known.device_routine = target->library->prepare_on_gpu(
-              impl.config, contract_, static_cast<CudaDevice&>(device_));
+          known.device_routine = target->library->prepare_on_gpu(impl.config, contract_,
+                                                                 static_cast<CudaDevice&>(device_));
       } catch (const Error& e) {
         known.why = e.problem();
       }
@@ -143,8 +143,8 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
       const auto [found, is_new] = why.try_emplace(target.library);
       // Nothing is a GPU's in a model that is not trusted.
       if (is_new)
-        found->second = missing_library(kernel, target.library,
-                                        find_native || is_gpu(kernel.device));
+        found->second =
+            missing_library(kernel, target.library, find_native || is_gpu(kernel.device));
       missing[i] = found->second;
       if (missing[i].empty()) missing[i] = routines_of.prepare(impl, &target);
       out->launches |= target.device_routine != nullptr;
@@ -154,8 +154,8 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
   // What serves any shape stands in before what is ready for a few.
   size_t first_at = missing.size();
   for (size_t i = 0; i < missing.size(); ++i)
-    if (missing[i].empty() && (first_at == missing.size() ||
-                               (out->targets[first_at].is_routine() && !out->targets[i].is_routine())))
+    if (missing[i].empty() && (first_at == missing.size() || (out->targets[first_at].is_routine() &&
+                                                              !out->targets[i].is_routine())))
       first_at = i;
   const auto first = missing.begin() + static_cast<long>(first_at);
   std::set<std::string_view> told;

@@ -13,8 +13,8 @@ std::span<const LibraryTensor> library_tensors(const PreparedKernel& kernel,
                                                KernelFrame* frame);
 
 // Operators of the library assume that what they write is nobody else's. (Native code is trusted to
-// stand what the compiler plans, and portable code checks each access.) Error(kFatal) where a tensor
-// that is written shares a byte with another.
+// stand what the compiler plans, and portable code checks each access.) Error(kFatal) where a
+// tensor that is written shares a byte with another.
 void refuse_overlaps(const PreparedKernel& kernel, std::span<const Value> arguments,
                      KernelFrame* frame);
 

@@ -24,8 +24,8 @@ bool on_gpu(const exec::Kernel& k) {
   return is_gpu(k.device);
 }
 
-// What only a caller who vouches for the file may ask for: of its kernels some have machine code, and
-// those on a GPU have that or a vendor's routine.
+// What only a caller who vouches for the file may ask for: of its kernels some have machine code,
+// and those on a GPU have that or a vendor's routine.
 bool needs_trust(const exec::Kernel& k) {
   return needs_native(k) || on_gpu(k);
 }
@@ -122,12 +122,12 @@ void Model::load_image(const LoadOptions& options) {
   if (!options.trust) {
     for (const exec::Kernel& k : executable_.kernels)
       if (!k.portable && needs_trust(k))
-        throw Error(Status::kInvalidArgument, place_,
-                    fmt::format("it holds {}, which runs with all rights of this process, and "
-                                "kernel {} has no portable form",
-                                needs_native(k) ? "native code" : "calls of a vendor's library",
-                                k.name),
-                    "set `trust` in the load options if you trust where the file comes from");
+        throw Error(
+            Status::kInvalidArgument, place_,
+            fmt::format("it holds {}, which runs with all rights of this process, and "
+                        "kernel {} has no portable form",
+                        needs_native(k) ? "native code" : "calls of a vendor's library", k.name),
+            "set `trust` in the load options if you trust where the file comes from");
     no_native_ = true;
     notes_.push_back("native code is not used; portable kernels run, checked and slower");
     return;

@@ -50,7 +50,7 @@ TEST(Vendor, IsToldOfPackedWeightsAndWhatFollows) {
   let %t = add(%z, %s);
   let %u = gelu(%t);
 )",
-                                           "u"));
+                                    "u"));
   ASSERT_TRUE(call);
   EXPECT_EQ(call->routine, "onednn.matmul");
   EXPECT_EQ(call->k, 24);
@@ -73,7 +73,7 @@ TEST(Vendor, KnowsSwishNumbersAndLimits) {
   let %u = clip(%t) {min = -1.0, max = 6.0};
   let %v = mul(%u, %r);
 )",
-                                           "v"));
+                                    "v"));
   ASSERT_TRUE(call);
   EXPECT_THAT(call->then,
               ElementsAre(VendorStep{VendorOp::kLinear, 0, 0.5F, 0},
@@ -140,7 +140,7 @@ fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40)
   let %u = mul(%t, %r);
   %u
 })",
-                                             {false, true, true, false}));
+                                      {false, true, true, false}));
   ASSERT_TRUE(bytes);
   EXPECT_EQ(bytes->panel, (VendorCall::Panel{32, 4}));
   EXPECT_THAT(bytes->then,
@@ -186,8 +186,8 @@ fn @main(%x: Tensor[(b, 9, 7, 8), f32], %f: Tensor[(4, 36, 8), f32], %b: Tensor[
   let %z = relu(%y);
   %z
 })",
-                                            {false, true, true}),
-                                   &why);
+                                     {false, true, true}),
+                            &why);
   ASSERT_TRUE(call) << why;
   EXPECT_EQ(call->routine, "onednn.conv2d");
   EXPECT_EQ(call->k, 36);
@@ -252,9 +252,9 @@ TEST(GpuVendor, IsToldOfProductsAndWhatFollows) {
   EXPECT_FALSE(call->transpose_x);
   EXPECT_FALSE(call->transpose_w);
   EXPECT_EQ(call->y, 5u);
-  EXPECT_THAT(call->then, ElementsAre(VendorStep{VendorOp::kLinear, 0, 0.5F},
-                                      VendorStep{VendorOp::kAdd, 2}, VendorStep{VendorOp::kAdd, 4},
-                                      VendorStep{VendorOp::kGeluTanh}));
+  EXPECT_THAT(call->then,
+              ElementsAre(VendorStep{VendorOp::kLinear, 0, 0.5F}, VendorStep{VendorOp::kAdd, 2},
+                          VendorStep{VendorOp::kAdd, 4}, VendorStep{VendorOp::kGeluTanh}));
   EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
 }
 
@@ -292,8 +292,8 @@ fn @main(%x: Tensor[(b, 8, h, w), {0}], %f: Tensor[(20, 4, 3, 3), {0}], %b: Tens
                                 type, layout, rest, result, rest.empty() ? "" : ", %b"));
   };
   std::string why;
-  const auto call = gpu_call_of(
-      convolution("  let %s = add(%y, %z);\n  let %t = relu(%s);\n", "t"), &why);
+  const auto call =
+      gpu_call_of(convolution("  let %s = add(%y, %z);\n  let %t = relu(%s);\n", "t"), &why);
   ASSERT_TRUE(call) << why;
   EXPECT_EQ(call->routine, "cudnn.conv2d");
   EXPECT_EQ(call->k, 36);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "vm/base/error.h"
 #include "vm/library/device_routine.h"
@@ -73,11 +74,15 @@ class KeptCalls {
       if (e.status() != Status::kUnsupported) throw;
       made.why = e.problem();
     }
+    std::shared_ptr<const DeviceCall> oldest;  // goes with no lock held
     const std::lock_guard guard(lock_);
-    if (kept_.size() >= kMost)
-      kept_.erase(std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) {
-        return a.second.used < b.second.used;
-      }));
+    if (kept_.size() >= kMost) {
+      const auto at = std::min_element(
+          kept_.begin(), kept_.end(),
+          [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+      oldest = std::move(at->second.call);
+      kept_.erase(at);
+    }
     made.used = ++uses_;
     kept_.try_emplace(key, made);
     return made;

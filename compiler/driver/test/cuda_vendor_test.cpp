@@ -28,7 +28,7 @@ constexpr const char* kLayer =
   %t
 })";
 constexpr const char* kConvolution =
-    R"(fn @main(%x: Tensor[(b, 4, h, w), f32], %f: Tensor[(8, 4, 3, 3), f32]) {
+    R"(fn @main(%x: Tensor[(b, 4, 9, 7), f32], %f: Tensor[(8, 4, 3, 3), f32]) {
   let %y = conv2d(%x, %f) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1};
   let %z = relu(%y);
   %z

@@ -282,8 +282,8 @@ TEST(GpuVendor, IsToldOfConvolutions) {
   const auto convolution = [](const std::string& rest, const std::string& result,
                               const std::string& layout = "nchw", const char* type = "f32") {
     return workload(fmt::format(R"(
-fn @main(%x: Tensor[(b, 8, h, w), {0}], %f: Tensor[(20, 4, 3, 3), {0}], %b: Tensor[(20), {0}],
-         %c: Tensor[(20, 1, 1), {0}], %z: Tensor[(b, 20, h, w), {0}], %r: Tensor[(w), {0}]) {{
+fn @main(%x: Tensor[(b, 8, 9, 7), {0}], %f: Tensor[(20, 4, 3, 3), {0}], %b: Tensor[(20), {0}],
+         %c: Tensor[(20, 1, 1), {0}], %z: Tensor[(b, 20, 9, 7), {0}], %r: Tensor[(7), {0}]) {{
   let %y = conv2d(%x, %f{4}) {{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1],
       groups = 2, layout = "{1}"}};
 {2}  %{3}

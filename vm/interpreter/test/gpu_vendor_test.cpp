@@ -257,6 +257,55 @@ TEST_F(GpuVendor, AFailedStartEndsTheRun) {
   EXPECT_EQ(rows(3), expected(3));
 }
 
+// y = a + b over 3 symbols[0] elements.
+int twice(const StandInLaunch& l) {
+  const auto* a = static_cast<const float*>(l.pointers[0]);
+  const auto* b = static_cast<const float*>(l.pointers[1]);
+  auto* y = static_cast<float*>(l.pointers[2]);
+  for (int64_t i = 0; i < 3 * l.symbols[0]; ++i) y[i] = a[i] + b[i];
+  return 0;
+}
+
+// Rows of launches become graphs, with routines between them, in the order of the program.
+TEST_F(GpuVendor, RowsOfLaunchesEndAtARoutine) {
+  driver().add_kernel("twice_0", 3, 1, twice);
+  std::string text = std::string(kProduct) + kOurs + kProgram;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("function \"main\"", R"ASM(kernel "twice" {
+  source "add" symbols m device d2
+  in f32 ([a0], [3]) in f32 ([a0], [3]) out f32 ([a0], [3])
+  dispatch { 0: 0 }
+  native "twice_0" launch ([1], [1], [1]) block 32 shared 0
+}
+function "main")ASM");
+  // The product, doubled five times to and fro, ahead of another product and behind it.
+  std::string doubled;
+  for (int i = 0; i < 5; ++i)
+    doubled += i % 2 == 0 ? "InvokePacked k\"twice\", (r7, r7, r10) "
+                          : "InvokePacked k\"twice\", (r10, r10, r7) ";
+  replace("DeviceCopy r10, r7, d0  Ret r10",
+          "AllocStorage r11, r3, 64, d2  AllocTensorReg r10, r11, r8, f32, (r1, r9) " + doubled +
+              "InvokePacked k\"product\", (r4, r5, r6, r7) " + doubled +
+              "DeviceCopy r5, r10, d0  Ret r5");
+  replace("Invoke r3, f\"bytes\", (r1)  AllocStorage r3, r3, 64, d2",
+          "Invoke r3, f\"bytes\", (r1)  AllocStorage r11, r3, 64, d2");
+  replace("AllocTensorReg r7, r3, r8", "AllocTensorReg r7, r11, r8");
+  exec::Executable e = exec::assemble(text);
+  e.kernels[0].implementations[0].config = exec::to_json(call());
+  add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "product_0 twice_0");
+  load(e);
+  for (int run = 0; run < 6; ++run)
+    for (const int64_t m : {1, 5}) {
+      std::vector<float> y = expected(m);
+      for (float& v : y) v *= 32;
+      EXPECT_EQ(rows(m), y) << run;
+    }
+  EXPECT_EQ(library().calls("cublasLtMatmul"), 24);
+  EXPECT_GT(driver().calls("cuGraphLaunch"), 0);
+}
+
 // Models have their handle with them: two at once, one after the other, and of a device that is
 // lost.
 TEST_F(GpuVendor, HandlesGoWithTheModels) {

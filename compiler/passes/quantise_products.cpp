@@ -129,7 +129,7 @@ std::optional<Atom> product_in_groups(const ir::Binding& b, int64_t group, PassC
   form.group = group;
   form.k = m.k;
   form.n = m.n;
-  form.layout = *ir::parse_layout(kernels::dense_layout(context.target, DType::kI8, m.n));
+  form.layout = *ir::parse_layout(kernels::groupwise_layout(context.target, m.n));
   const ir::ExprRef call =
       ir::make_call("packed_groupwise_matmul", {},
                     {{"group", group}, {"k", m.k}, {"n", m.n}, {"layout", form.layout.str()}});

@@ -119,7 +119,7 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
   if (kir::has_otherwise(row, target_)) return dot_by_neon(row.id, a, c, sum);
   if (!kir::has_instruction(row, target_))
     return row.id == kir::Fragment::kS16Pairs
-               ? b_.CreateAdd(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
+               ? added(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
                : dot_by_words(a, c, sum, bits);
   const ID id = intrinsic_of(row.id, bits);
   // LLVM's versions differ in how they type the factors (words, or elements).
@@ -168,7 +168,19 @@ llvm::Value* Emitter::dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* 
   llvm::Value* even =
       product(b_.CreateAnd(x, number(0xff)), b_.CreateAShr(b_.CreateShl(y, number(8)), number(8)));
   llvm::Value* odd = product(b_.CreateLShr(x, number(8)), b_.CreateAShr(y, number(8)));
-  return b_.CreateAdd(sum, b_.CreateAdd(even, odd));
+  return added(sum, b_.CreateAdd(even, odd));
+}
+
+// LLVM's machine combiner would add up the products of successive steps first, which shortens a
+// chain that nothing waits for and needs so many registers more that the sums of a tile are kept in
+// memory. It looks through integers alone.
+llvm::Value* Emitter::added(llvm::Value* sum, llvm::Value* products) {
+  llvm::Type* integers = sum->getType();
+  llvm::Type* floats =
+      llvm::VectorType::get(b_.getFloatTy(), llvm::cast<llvm::VectorType>(integers));
+  llvm::Value* total = b_.CreateBitCast(b_.CreateAdd(sum, products), floats);
+  return b_.CreateBitCast(b_.CreateIntrinsic(llvm::Intrinsic::arithmetic_fence, {floats}, {total}),
+                          integers);
 }
 
 }  // namespace nimble::codegen

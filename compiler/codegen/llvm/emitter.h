@@ -91,6 +91,7 @@ class Emitter {
                       int lanes);
   llvm::Value* dot_by_neon(kir::Fragment f, llvm::Value* a, llvm::Value* c, llvm::Value* sum);
   llvm::Value* dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
+  llvm::Value* added(llvm::Value* sum, llvm::Value* products);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
 
   // emit_transpose.cpp

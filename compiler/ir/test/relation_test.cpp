@@ -518,6 +518,9 @@ TEST(Relation, GroupsOfBytesHaveTheFormThatTheyState) {
   EXPECT_EQ(str(relate("packed_groupwise_matmul", batch, groups).type), "Tensor[(m, 7, 50), f32]");
   const std::vector<Type> whole = {stated[0], stated[1], f32({1, 96}), f32({1, 96})};
   EXPECT_FALSE(relate("packed_groupwise_matmul", whole, with("group", int64_t{192})).refused);
+  const std::vector<Type> words = {stated[0], i8({2, 96, 48, 2}), stated[2], stated[3]};
+  EXPECT_FALSE(
+      relate("packed_groupwise_matmul", words, with("layout", std::string("panel48x2"))).refused);
 
   for (const int64_t group : {0, -64, 32, 96, 128, 384, 1024})
     EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("group", group)).refused) << group;

@@ -87,7 +87,7 @@ class Conv2dNhwcLowering {
         line_blocks_(named_("line_blocks", ir::ceildiv(p.out[1], block_rows_))),
         tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = panel_registers(p.weights, p.dtype, p.vectors, p.lanes, p.fragment);
+    panel_ = panel_registers(p.dtype, p.vectors, p.lanes, p.fragment);
     const Dim most = ir::max(ir::min(p.out[2], kTilesOfLine * rows_), 1);
     const Dim pixels = blocked_ ? most * block_rows_ : Dim(rows_);
     sums_ = thread_scratch("sums", p.dtype, pixels * p.width);

@@ -33,7 +33,10 @@
 //
 // A product that rounds its rows to bytes (packed_groupwise_matmul, rounded_rows.h) does that ahead
 // of all else, all threads together. The blocks of k are its groups then: each begins with sums of
-// zero, which are added to those that wait, by the group's scales.
+// zero, which are added to those that wait, by the group's scales. Where no instruction multiplies
+// bytes, rows are kept as words and weights become words as they are loaded: what multiplies pairs
+// of words does twice as many terms as f32's multiply-add, and a step keeps no more registers.
+// Bytes as they are would have to be taken apart, of rows and weights alike, at every step.
 //
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
 // stays in L1, and fused residual inputs may be read up to the last moment.
@@ -42,6 +45,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/packed_matmul.h"
@@ -63,6 +67,17 @@ std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
   const int lanes = lanes_of(t, sum_of(dtype));
   const int vectors = panel_vectors((n + lanes - 1) / lanes, panel_costs(t));
   return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(fragment_of(dtype))}.str();
+}
+
+std::string groupwise_layout(const TargetInfo& t, int64_t n) {
+  const kir::FragmentRow& bytes = kir::row_of(kir::Fragment::kU8S8Quads);
+  const std::string layout = dense_layout(t, DType::kI8, n);
+  if (tile_fragment_of(t, DType::kI8) || kir::has_instruction(bytes, t) ||
+      kir::has_otherwise(bytes, t))
+    return layout;
+  ir::Layout words = *ir::parse_layout(layout);
+  words.group = kir::row_of(kir::Fragment::kS16Pairs).group;
+  return words.str();
 }
 
 DType rows_type(DType weights) {
@@ -88,7 +103,9 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (!matmul) return {};
   Product p;
   static_cast<PackedMatmul&>(p) = std::move(*matmul);
-  if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
+  if (p.rounded) {
+    p.fragment = RoundedRows::fragment_of(p.layout);
+  } else if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
     p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
     if (!p.fragment &&
         !(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype)))
@@ -118,7 +135,7 @@ class DenseLowering {
         block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
         tiles_(p.rows, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = panel_registers(p.rhs, p.dtype, p.vectors, p.lanes, p.fragment);
+    panel_ = panel_registers(p.dtype, p.vectors, p.lanes, p.fragment);
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
     sums_ = thread_scratch("sums", p.rounded ? DType::kF32 : p.dtype, waiting * p.width);
     if (p.converts()) converted_ = thread_scratch("converted", p.dtype, blocks_.size * p.width);

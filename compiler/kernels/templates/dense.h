@@ -12,6 +12,9 @@ namespace nimble::kernels {
 // The layout (compiler/ir/layout.h) in which a constant (k, n) matrix of a type should be packed
 // for `t`; narrow ones in groups of rows.
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n);
+// The same for the bytes of a product that rounds its rows (packed_groupwise_matmul): in groups of
+// two rows where words are multiplied, since no instruction takes bytes.
+std::string groupwise_layout(const TargetInfo& t, int64_t n);
 // The element type that rows should have for products with packed weights of a type: what the
 // weights' fragment takes, else that of the sums, even of weights that are converted as they are
 // loaded. A row's elements are loaded one by one, each as often as there are panels.

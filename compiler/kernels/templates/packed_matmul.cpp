@@ -31,7 +31,7 @@ std::optional<PackedMatmul> analyse_packed_matmul(const Workload& w, const Targe
   if (!scales || !sums || has_index(w)) return {};
   p.rounded = RoundedRows::of(ir::groupwise_of(call.attrs), p.rows, p.lhs, scales, sums,
                               lanes_of(t, DType::kF32));
-  p.lhs = p.rounded->bytes;
+  p.lhs = p.rounded->values;
   p.dtype = DType::kI32;
   return p;
 }

@@ -20,7 +20,7 @@ struct PackedMatmul {
   ir::Layout layout;  // of the right-hand side
   DType dtype{};      // of the sums and, unless rows are rounded, the result
   // Where the product rounds its rows first (packed_groupwise_matmul): then the left-hand side are
-  // these in bytes, and the result is f32.
+  // these in whole numbers, and the result is f32.
   std::optional<RoundedRows> rounded;
   int64_t depth = 0, columns = 0;  // k and n
   std::vector<kir::Dim> row_dims;  // the result's axes but the last

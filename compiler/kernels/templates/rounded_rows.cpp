@@ -26,6 +26,12 @@ BufferRef shared_scratch(const std::string& name, DType dtype, const Dim& extent
 
 }  // namespace
 
+std::optional<kir::Fragment> RoundedRows::fragment_of(const ir::Layout& layout) {
+  for (const kir::Fragment f : {kir::Fragment::kU8S8Quads, kir::Fragment::kS16Pairs})
+    if (kir::row_of(f).group == layout.group) return f;
+  return {};
+}
+
 RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRef x,
                             BufferRef scales, BufferRef sums, int lanes) {
   RoundedRows r;
@@ -34,7 +40,7 @@ RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRe
   r.x = std::move(x);
   r.scales = std::move(scales);
   r.sums = std::move(sums);
-  r.bytes = shared_scratch("row_bytes", DType::kU8, rows * form.k);
+  r.values = shared_scratch("row_values", kir::row_of(*fragment_of(form.layout)).a, rows * form.k);
   r.steps = shared_scratch("row_steps", DType::kF32, rows * form.groups());
   r.least = shared_scratch("row_least", DType::kF32, rows * form.groups());
   r.extremes = kb::buffer("extremes", Scope::kRegister, DType::kF32, 3, lanes);
@@ -66,7 +72,7 @@ std::vector<StmtRef> RoundedRows::round() const {
       kb::min(constant(ir::Groupwise::kSteps, lanes),
               kb::max(constant(0, lanes), kb::unary(kir::UnaryOp::kRound, steps_up)));
   StmtRef quantise = kb::seq({kb::let("x_v", kb::load(x, first + j, lanes)),
-                              kb::store(bytes, first + j, kb::cast(DType::kU8, clipped))});
+                              kb::store(values, first + j, kb::cast(values->dtype, clipped))});
   const auto reduced = [&](BinaryOp op, int number) {
     return kb::reduce(op, kb::reg(extremes, number));
   };

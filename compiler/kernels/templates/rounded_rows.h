@@ -1,7 +1,8 @@
-// Rows that a product rounds to bytes, group by group of k, before it multiplies them
-// (compiler/ir/groupwise.h): what the templates that serve such products share.
+// Rows that a product rounds to whole numbers of a byte, group by group of k, before it multiplies
+// them (compiler/ir/groupwise.h): what the templates that serve such products share.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,16 +15,19 @@ struct RoundedRows {
   ir::Groupwise form;
   kir::Dim rows;
   kir::BufferRef x, scales, sums;  // operands
-  // Scratch of all threads: the rows as bytes, and of each group of a row its step and its least
-  // element, row by row.
-  kir::BufferRef bytes, steps, least;
+  // Scratch of all threads: the rows in bytes, or in words (fragment_of), and of each group of a
+  // row its step and its least element, row by row.
+  kir::BufferRef values, steps, least;
   kir::BufferRef extremes;  // registers of a group: what is largest, what is least, any NaN
   int lanes = 1;            // that are rounded at a time
 
+  // What multiplies the rows with weights of a layout: bytes with groups of four, or words with
+  // pairs, which the weights become as they are loaded. Nothing if the layout has other groups.
+  static std::optional<kir::Fragment> fragment_of(const ir::Layout& layout);
   // For the operands of so many rows, on vectors of so many f32.
   static RoundedRows of(const ir::Groupwise& form, const kir::Dim& rows, kir::BufferRef x,
                         kir::BufferRef scales, kir::BufferRef sums, int lanes);
-  std::vector<kir::BufferRef> scratch() const { return {bytes, steps, least}; }
+  std::vector<kir::BufferRef> scratch() const { return {values, steps, least}; }
 
   // Rounds all rows, each thread a share of their groups, and waits for the others. Nothing else of
   // the kernel may check an index: a failed check leaves it.

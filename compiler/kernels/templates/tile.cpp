@@ -23,9 +23,12 @@ kir::ValueRef multiply_add(const RegisterTile& t, kir::ValueRef a, kir::ValueRef
   return is_float(a->dtype) ? kb::fma(a, b, c) : kb::add(kb::mul(a, b), c);
 }
 
-// The type in which an operand is multiplied.
-DType multiplied_type(std::optional<kir::Fragment> fragment, DType operand, DType sum) {
-  return fragment ? operand : sum;
+// The types in which rows and columns are multiplied.
+DType row_type(std::optional<kir::Fragment> fragment, DType sum) {
+  return fragment ? kir::row_of(*fragment).a : sum;
+}
+DType column_type(std::optional<kir::Fragment> fragment, DType sum) {
+  return fragment ? kir::row_of(*fragment).b : sum;
 }
 
 template <typename Predicate>
@@ -63,10 +66,10 @@ DType sum_of(DType rhs) {
   return is_converted(rhs, DType::kF32) ? DType::kF32 : rhs;
 }
 
-kir::BufferRef panel_registers(const kir::BufferRef& rhs, DType sum, int vectors, int lanes,
+kir::BufferRef panel_registers(DType sum, int vectors, int lanes,
                                std::optional<kir::Fragment> fragment) {
-  return kb::buffer("panel", kir::Scope::kRegister, multiplied_type(fragment, rhs->dtype, sum),
-                    vectors, lanes * group_of(fragment));
+  return kb::buffer("panel", kir::Scope::kRegister, column_type(fragment, sum), vectors,
+                    lanes * group_of(fragment));
 }
 
 StmtRef tile_zero(const RegisterTile& t, const std::string& prefix) {
@@ -80,10 +83,8 @@ StmtRef tile_product(const RegisterTile& t, const std::string& prefix) {
   NIMBLE_CHECK(t.first_row == 0 || t.chains == 1, "{} chains of a part of a tile", t.chains);
   const Dim v = Dim::symbol(prefix + "v");
   const Dim r = Dim::symbol(prefix + "r") + t.first_row;
-  const DType lhs_type = multiplied_type(t.fragment, t.lhs->dtype, t.dtype);
-  const auto multiplied = [&](kir::ValueRef loaded) {
-    return t.fragment ? loaded : kb::cast(t.dtype, std::move(loaded));
-  };
+  const DType lhs_type = row_type(t.fragment, t.dtype);
+  const DType rhs_type = column_type(t.fragment, t.dtype);
   // One k step; `chain` chooses the set of accumulators, `masked` says that its groups may end
   // early.
   auto step = [&](const Dim& k, const Dim& chain, bool masked = false) {
@@ -91,15 +92,15 @@ StmtRef tile_product(const RegisterTile& t, const std::string& prefix) {
     auto rhs = [&] {
       const Dim index = t.rhs_index(v, k);
       const auto valid = t.rhs_valid ? t.rhs_valid(v) : std::nullopt;
-      return multiplied(valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
-                              : kb::load(t.rhs, index, t.operand_lanes()));
+      return kb::cast(rhs_type, valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
+                                      : kb::load(t.rhs, index, t.operand_lanes()));
     };
     auto lhs = [&] {
       const Dim index = t.lhs_index(r, k);
       const int of_row = group_of(t.fragment);
       kir::ValueRef group = masked ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
                                    : kb::load(t.lhs, index, of_row);
-      return kb::broadcast(multiplied(std::move(group)), t.operand_lanes());
+      return kb::broadcast(kb::cast(lhs_type, std::move(group)), t.operand_lanes());
     };
     const std::string a = prefix + "a";
     auto columns =

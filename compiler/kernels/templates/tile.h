@@ -78,8 +78,8 @@ int group_of(std::optional<kir::Fragment> fragment);
 bool is_converted(DType operand, DType sum);
 // The type in which products with a right-hand side of a type are summed.
 DType sum_of(DType rhs);
-// The registers that hold a step's part of a panel of `rhs`.
-kir::BufferRef panel_registers(const kir::BufferRef& rhs, DType sum, int vectors, int lanes,
+// The registers that hold a step's part of a panel.
+kir::BufferRef panel_registers(DType sum, int vectors, int lanes,
                                std::optional<kir::Fragment> fragment);
 
 // accumulators[r*vectors + v] += sum over k of lhs(r, k) * rhs(v, k) for the `rows` rows r from

@@ -199,7 +199,7 @@ class WinogradLowering {
         count_(named_("tiles", p.tiles)),
         tiles_(count_, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
-    panel_ = panel_registers(p.weights, p.dtype, p.vectors, p.lanes, {});
+    panel_ = panel_registers(p.dtype, p.vectors, p.lanes, {});
     kir::Buffer image = *kb::buffer("transformed", Scope::kScratch, p.dtype,
                                     p.tiles * (form_.products() * p.channels));
     image.alignment = 64;

@@ -21,7 +21,7 @@ struct Form {
 };
 
 std::string layout_for(const TargetInfo& target, const Form& f) {
-  return dense_layout(target, DType::kI8, f.n);
+  return groupwise_layout(target, f.n);
 }
 
 ir::Groupwise groupwise(const Form& f, const std::string& layout) {
@@ -38,10 +38,10 @@ Workload workload(const std::string& m, const Form& f, const std::string& layout
   const ir::Groupwise form = groupwise(f, layout);
   const int64_t width = form.layout.width;
   std::string text = fmt::format(
-      "fn @f(%x: Tensor[({}, {}), f32], %w: Tensor[({}, {}, {}, 4), i8], %s: Tensor[({}, {}), "
+      "fn @f(%x: Tensor[({}, {}), f32], %w: Tensor[({}, {}, {}, {}), i8], %s: Tensor[({}, {}), "
       "f32], %t: Tensor[({}, {}), f32]",
-      m, f.k, form.stored() / width, f.k / 4, width, form.groups(), form.stored(), form.groups(),
-      form.stored());
+      m, f.k, form.stored() / width, f.k / form.layout.group, width, form.layout.group,
+      form.groups(), form.stored(), form.groups(), form.stored());
   if (f.epilogue)
     text += fmt::format(", %b: Tensor[({0}), f32], %r: Tensor[({1}, {0}), f32]", f.n, m);
   text += fmt::format(
@@ -60,11 +60,12 @@ std::string served_by(const TargetInfo& target) {
 // 0, 1, … in an order that mixes few and many rows, and whole tiles with others.
 constexpr int64_t kRows[] = {1, 0, 5, 2, 33, 3, 8, 16, 17, 7, 130, 31, 48, 9};
 
-void check(const Workload& w, const TargetInfo& target, int configurations) {
+void check(const Workload& w, const TargetInfo& target, int configurations,
+           const std::string& server) {
   SCOPED_TRACE(w.key);
   ReferenceHarness harness(w, target);
   ASSERT_NE(harness.chosen(), nullptr);
-  ASSERT_EQ(harness.chosen()->name(), served_by(target));
+  ASSERT_EQ(harness.chosen()->name(), server);
   std::mt19937 random(11);
   configurations = std::min(configurations, harness_mode().most_configurations);
   size_t turn = 0;
@@ -92,7 +93,7 @@ class GroupwiseTest : public ::testing::TestWithParam<std::string> {
     if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
   }
   void check_rows(const Form& f, int configurations, const std::string& m = "m") {
-    check(workload(m, f, layout_for(target_, f)), target_, configurations);
+    check(workload(m, f, layout_for(target_, f)), target_, configurations, served_by(target_));
   }
   const TargetInfo target_ = target_by_name(GetParam());
 };
@@ -120,11 +121,23 @@ TEST_P(GroupwiseTest, OfConstantRows) {
   for (const char* m : {"0", "1", "5", "16", "17", "37"}) check_rows(Form{64, 128, 40, true}, 3, m);
 }
 
-// Weights that were packed for other vectors, as a file for several levels has them.
+// Weights that were packed for other vectors, or for others' instructions, as a file for several
+// levels has them.
 TEST_P(GroupwiseTest, InPanelsOfOtherWidths) {
   const Form f{64, 128, 100};
   for (const char* panel : {"panel64x4", "panel48x4", "panel32x4", "panel16x4"})
-    check(workload("m", f, panel), target_, 3);
+    check(workload("m", f, panel), target_, 3, served_by(target_));
+  for (const char* panel : {"panel64x2", "panel48x2", "panel32x2", "panel16x2"})
+    check(workload("m", f, panel), target_, 3, "dense");
+}
+
+TEST(Groupwise, LayoutIsThatOfTheInstructions) {
+  const auto layout = [](const char* target) {
+    return groupwise_layout(target_by_name(target), 96);
+  };
+  EXPECT_EQ(layout("x86-64-v3"), "panel16x2");
+  EXPECT_EQ(layout("x86-64-v4"), "panel48x2");
+  EXPECT_EQ(layout("x86-64-v4-vnni"), "panel48x4");
 }
 
 TEST_P(GroupwiseTest, RefusesOtherKnobs) {
@@ -151,11 +164,13 @@ TEST_P(GroupwiseTest, TakesNothingThatChecksAnIndex) {
   const std::string layout = layout_for(target_, f);
   const ir::Groupwise form = groupwise(f, layout);
   const Workload w = testing::workload_of(fmt::format(
-      "fn @f(%x: Tensor[(m, 128), f32], %w: Tensor[({}, 32, {}, 4), i8], %s: Tensor[(2, {}), f32], "
+      "fn @f(%x: Tensor[(m, 128), f32], %w: Tensor[({}, {}, {}, {}), i8], %s: Tensor[(2, {}), "
+      "f32], "
       "%t: Tensor[(2, {}), f32], %table: Tensor[(10, 16), f32], %i: Tensor[(m), i64]) {{ let %y = "
       "packed_groupwise_matmul(%x, %w, %s, %t) {{group = 64, k = 128, n = 16, layout = \"{}\"}}; "
       "let %g = gather(%table, %i) {{axis = 0}}; let %r = add(%y, %g); %r }}",
-      form.stored() / form.layout.width, form.layout.width, form.stored(), form.stored(), layout));
+      form.stored() / form.layout.width, f.k / form.layout.group, form.layout.width,
+      form.layout.group, form.stored(), form.stored(), layout));
   const Template* t = template_for(w, target_);
   EXPECT_TRUE(t == nullptr || (t->name() != "dense" && t->name() != "dense_tiles"));
 }

@@ -52,11 +52,13 @@ Function masked(const std::function<ValueRef(ValueRef)>& value, DType t = DType:
                       store_masked(y, j, value(load_masked(x, j, 16, n - j)), n - j), 16)});
 }
 
-// The same for dots: the rows' groups are broadcast, the columns' stand side by side.
-Function dots(Fragment fragment, int rows, int vectors, int lanes) {
+// The same for dots: the rows' groups are broadcast, the columns' stand side by side. So many steps
+// of the depth at a time.
+Function dots(Fragment fragment, int rows, int vectors, int lanes, int steps = 1) {
   const FragmentRow& row = row_of(fragment);
   KernelBuilder b("dots");
-  const Dim depth = b.symbol("K"), k = Dim::symbol("k"), i = Dim::symbol("i"), j = Dim::symbol("j");
+  const Dim depth = b.symbol("K"), i = Dim::symbol("i"), j = Dim::symbol("j");
+  const Dim k = Dim::symbol("k") * steps + Dim::symbol("s");
   const int width = vectors * lanes, group = row.group;
   auto a = b.in("A", row.a, rows * 768);
   auto packed = b.in("B", row.b, depth * width * group);
@@ -70,10 +72,11 @@ Function dots(Fragment fragment, int rows, int vectors, int lanes) {
   const ValueRef column = load(packed, (k * width + j * lanes) * group, lanes * group);
   return b.body(
       {unroll("i", rows, unroll("j", vectors, set_reg(acc, at, number(row.sum, 0, lanes)))),
-       loop(LoopKind::kSerial, "k", 0, depth,
-            unroll("i", rows,
-                   unroll("j", vectors,
-                          set_reg(acc, at, dot(fragment, factors, column, reg(acc, at)))))),
+       loop(LoopKind::kSerial, "k", 0, ir::floordiv(depth, steps),
+            unroll("s", steps,
+                   unroll("i", rows,
+                          unroll("j", vectors,
+                                 set_reg(acc, at, dot(fragment, factors, column, reg(acc, at))))))),
        unroll("i", rows, unroll("j", vectors, store(c, i * width + j * lanes, reg(acc, at))))});
 }
 
@@ -134,6 +137,7 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"quantised", quantised},
     {"dots-bf16", [] { return dots(Fragment::kBf16Pairs, 8, 3, 16); }},
     {"dots-u8s8", [] { return dots(Fragment::kU8S8Quads, 8, 3, 16); }},
+    {"dots-s16", [] { return dots(Fragment::kS16Pairs, 6, 2, 8, 4); }},
     {"tiles-bf16", [] { return matrix_registers(TileFragment::kBf16Tiles); }},
     {"tiles-u8s8", [] { return matrix_registers(TileFragment::kU8S8Tiles); }},
 };

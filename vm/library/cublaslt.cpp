@@ -31,8 +31,8 @@ using exec::VendorCall;
 using exec::VendorEpilogue;
 namespace c = cublaslt::c;
 
-// What PyTorch allows on these GPUs, too. Of the algorithms that the library then thinks of one
-// that splits k takes that much.
+// As NVIDIA recommends for GPUs of 9.0 (cuBLAS's documentation, on its own workspaces): parts of
+// sums lie there where k is shared out.
 constexpr size_t kMostWorkspace = size_t{32} << 20;
 // The library tells the difference of no larger one.
 constexpr uint32_t kMostAlignment = 256;

@@ -33,7 +33,8 @@ struct CompileOptions {
   // empty: what the model implies.
   std::string policy_class;
   // A person's experiment: knobs of a template, by its name, that replace those of its default
-  // configuration in each kernel without a record. Further levels keep the default.
+  // configuration in each kernel without a record. Further levels keep the default. Of "vendor",
+  // without knobs: a vendor's routine runs such kernels wherever it serves calls of any size.
   std::map<std::string, kernels::Config> knobs;
   int compile_threads = 2;
   int optimize = 2;

@@ -106,11 +106,13 @@ void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
 }
 
 // What the routine is told: what to compute, and by which version of its library, for what was
-// measured with one tells nothing of another. Empty if it does not compute the workload; then the
-// runtime passes over it.
-std::string vendor_configuration(const kernels::Workload& w, const std::string& routine) {
-  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w);
+// measured with one tells nothing of another; nothing of that where nothing was measured. Empty if
+// it does not compute the workload; then the runtime passes over it.
+std::string vendor_configuration(const kernels::Workload& w, const kernels::TargetInfo& target,
+                                 const std::string& routine, bool measured) {
+  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w, target);
   if (!call || call->routine != routine) return {};
+  if (!measured && target.is_gpu()) return exec::to_json(*call);
   const rt::LibraryKernel* known =
       rt::find_library_kernel(exec::ImplementationKind::kVendor, routine);
   if (known && known->version) call->library = known->version();
@@ -207,7 +209,22 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
   return it->second;
 }
 
+bool KernelSet::choose_vendor(Entry& e) const {
+  if (!knobs_.contains(tuned::kVendorTemplate)) return false;
+  const auto call = kernels::vendor_call_of(e.workload, target_of(e));
+  // What is ready for exact sizes alone would hardly ever run.
+  if (!call || (kernels::serves_exact_sizes(call->routine) && !e.workload.contract.symbols.empty()))
+    return false;
+  e.candidates = {{tuned::kVendorTemplate, {}, call->routine}};
+  e.tree = exec::DispatchTree::single(0);
+  e.by_hand = true;
+  e.lookup.reason +=
+      fmt::format("{}the vendor's routine, as asked for", e.lookup.reason.empty() ? "" : "; ");
+  return true;
+}
+
 void KernelSet::choose_default(Entry& e) const {
+  if (choose_vendor(e)) return;
   const kernels::TargetInfo& target = target_of(e);
   const kernels::Template* t = kernels::template_for(e.workload, target);
   const std::string name(t->name());
@@ -244,10 +261,14 @@ void KernelSet::choose_default(Entry& e) const {
 void KernelSet::check_knobs() const {
   for (const auto& [name, knobs] : knobs_) {
     const std::string place = "knobs of " + name;
-    if (!kernels::find_template(name)) {
-      std::string names;
+    const bool vendor = name == tuned::kVendorTemplate;
+    if (vendor && !knobs.empty())
+      throw Error(Status::kInvalidArgument, place, "a vendor's routine has none",
+                  "write vendor={} to have it wherever there is one");
+    if (!vendor && !kernels::find_template(name)) {
+      std::string names(tuned::kVendorTemplate);
       for (const kernels::Template* t : kernels::all_templates())
-        names += fmt::format("{}{}", names.empty() ? "" : ", ", t->name());
+        names += fmt::format(", {}", t->name());
       throw Error(Status::kInvalidArgument, place, "there is no such template",
                   "name one of " + names);
     }
@@ -391,31 +412,9 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
   std::vector<uint32_t> base;
   std::vector<kir::Function> own;
   if (target.is_gpu()) functions.more.resize(gpus_.size() - 1);
-  for (size_t c = 0; c < e.candidates.size(); ++c) {
-    const tuned::Candidate& candidate = e.candidates[c];
-    // One configuration for several regions is one kernel.
-    const auto same = std::find(e.candidates.begin(), e.candidates.end(), candidate);
-    if (const auto first = static_cast<size_t>(same - e.candidates.begin()); first < c) {
-      base.push_back(base[first]);
-      tails.push_back(tails[first]);
-      e.pieces.push_back(e.pieces[first]);
-      continue;
-    }
-    base.push_back(static_cast<uint32_t>(kernel.implementations.size()));
-    if (!candidate.vendor.empty()) {
-      exec::Implementation i;
-      i.kind = exec::ImplementationKind::kVendor;
-      i.symbol = candidate.vendor;
-      i.template_name = tuned::kVendorTemplate;
-      i.config = vendor_configuration(e.workload, candidate.vendor);
-      kernel.implementations.push_back(std::move(i));
-      tails.push_back(exec::DispatchTree::single(0));
-      e.pieces.push_back({base.back(), 1, tails.back()});
-      continue;
-    }
+  const auto add_functions = [&](const tuned::Candidate& candidate, const std::string& prefix) {
     const kernels::Template* t = kernels::find_template(candidate.template_name);
     NIMBLE_CHECK(t, "template {}", candidate.template_name);
-    const std::string prefix = fmt::format("{}_c{}", e.name, c);
     kernels::Lowered lowered = t->lower(e.workload, candidate.config, target, prefix);
     if (target.is_gpu()) {
       name_gpu_functions(e, candidate, prefix, &lowered.functions, &functions);
@@ -434,26 +433,40 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
       kernel.implementations.push_back(std::move(i));
       own.push_back(std::move(f));
     }
-    tails.push_back(std::move(lowered.tails));
+    return std::move(lowered.tails);
+  };
+  for (size_t c = 0; c < e.candidates.size(); ++c) {
+    const tuned::Candidate& candidate = e.candidates[c];
+    // One configuration for several regions is one kernel.
+    const auto same = std::find(e.candidates.begin(), e.candidates.end(), candidate);
+    if (const auto first = static_cast<size_t>(same - e.candidates.begin()); first < c) {
+      base.push_back(base[first]);
+      tails.push_back(tails[first]);
+      e.pieces.push_back(e.pieces[first]);
+      continue;
+    }
+    base.push_back(static_cast<uint32_t>(kernel.implementations.size()));
+    if (!candidate.vendor.empty()) {
+      exec::Implementation i;
+      i.kind = exec::ImplementationKind::kVendor;
+      i.symbol = candidate.vendor;
+      i.template_name = tuned::kVendorTemplate;
+      i.config = vendor_configuration(e.workload, target, candidate.vendor, !e.by_hand);
+      kernel.implementations.push_back(std::move(i));
+      tails.push_back(exec::DispatchTree::single(0));
+      e.pieces.push_back({base.back(), 1, tails.back()});
+      continue;
+    }
+    tails.push_back(add_functions(candidate, fmt::format("{}_c{}", e.name, c)));
     e.pieces.push_back({base.back(), kernel.implementations.size() - base.back(), tails.back()});
   }
   kernel.dispatch = e.tree.graft(tails, base);
   // Without the vendor's library, and at sizes for which it has nothing, ours serves.
   if (own.empty() && !e.fixed) {
     const kernels::Template* t = kernels::template_for(e.workload, target);
-    const kernels::Config config = t->default_config(e.workload, target);
-    kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_default");
-    NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
-    lowered.functions[0].name = symbol_of(e.workload.anchor, lowered.functions[0]);
-    collect_messages(*lowered.functions[0].body, messages);
-    exec::Implementation i;
-    i.symbol = lowered.functions[0].name;
-    i.config = kernels::to_json(config);
-    i.template_name = t->name();
-    i.max_threads = lowered.max_threads;
-    i.divisible = may_divide(lowered, lowered.functions[0], target);
-    kernel.implementations.push_back(std::move(i));
-    own.push_back(std::move(lowered.functions[0]));
+    add_functions({std::string(t->name()), t->default_config(e.workload, target), {}},
+                  e.name + "_default");
+    NIMBLE_CHECK(own.size() == 1, "{}: the default schedule dispatches", t->name());
   }
   std::vector<kir::Function> others;
   if (!own.empty() && !target.is_gpu())

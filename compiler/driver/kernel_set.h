@@ -91,6 +91,8 @@ class KernelSet {
   // The one candidate of a kernel without a record: its template's default configuration, with the
   // knobs that a person gave.
   void choose_default(Entry& e) const;
+  // The vendor's routine instead, where a person asks for it and it serves any call.
+  bool choose_vendor(Entry& e) const;
   // Whether each template of the knobs makes a kernel that took them.
   void check_knobs() const;
   Entry make_entry(const kernels::Workload& w, const ir::Function& group,

@@ -259,11 +259,13 @@ int main_of(int argc, char** argv) {
                  "(nimble run --no-native)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--knobs", o.knobs,
-                 "TEMPLATE=JSON, as dense={\"rows\":4}: to try out a configuration by hand. The\n"
-                 "kernels of that template that have no tuning record get its default\n"
-                 "configuration with these knobs replaced (nimble check --format json lists knobs\n"
-                 "and defaults; docs/tuning.md)")
+  app.add_option(
+         "--knobs", o.knobs,
+         "TEMPLATE=JSON, as dense={\"rows\":4}: to try out a configuration by hand. The\n"
+         "kernels of that template that have no tuning record get its default\n"
+         "configuration with these knobs replaced (nimble check --format json lists knobs\n"
+         "and defaults; docs/tuning.md). vendor={}: those that a vendor's library computes\n"
+         "at any size run its routine")
       ->allow_extra_args(false)
       ->type_name("TEMPLATE=JSON")
       ->check(read_by(tools::parse_knobs));

@@ -82,7 +82,7 @@ Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
              fmt::format("the vendor configuration {} names no routine", printable(config.json)));
     c.vendor = json["routine"].get<std::string>();
     std::string why;
-    const auto call = kernels::vendor_call_of(w, &why);
+    const auto call = kernels::vendor_call_of(w, target, &why);
     if (!call || call->routine != c.vendor)
       refuse(place, fmt::format("the vendor's routine {} does not compute it{}{}",
                                 printable(c.vendor), why.empty() ? "" : ": ", why));

@@ -71,7 +71,7 @@ def vectors(count, rows, columns):
 
 
 def product(k, n, follow, dtype):
-    """A product of BERT-base: `follow` is "", "gelu" or "residual"."""
+    """A product of BERT-base: `follow` is "", "residual" or an operator ("gelu", "relu", …)."""
     element = 2 if dtype == "bf16" else 4
     count = -(-CACHE_BYTES // (k * n * element))
     inputs, lines = weights_of(count, k, n, dtype)
@@ -90,10 +90,10 @@ def product(k, n, follow, dtype):
         if follow == "residual":
             lines.append(f"let %r{i} = add(%b{i}, %y);")
             results[i] = f"%r{i}"
-        elif follow == "gelu":
-            lines.append(f"let %g{i} = gelu(%b{i});")
+        elif follow:
+            lines.append(f"let %g{i} = {follow}(%b{i});")
             results[i] = f"%g{i}"
-            if dtype != "f32":  # what the next product takes
+            if follow == "gelu" and dtype != "f32":  # what the next product takes
                 lines.append(f"let %h{i} = cast(%g{i}) {{dtype = {dtype}}};")
                 results[i] = f"%h{i}"
     total = ""

@@ -212,6 +212,22 @@ size_t bytes() {
   return sum;
 }
 
+void* host_address(uint64_t address, size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  if (on_device(address, bytes)) return host_of(address);
+  violate("a library gets memory that the device has not");
+  return nullptr;
+}
+int add_work(void* stream, int (*run)(void*), void* what) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (const int bad = enter("add_work")) return bad;
+  auto* const to = static_cast<Stream*>(stream);
+  if (!s.streams.contains(to)) return violate("a stream that is none", kInvalidHandle);
+  to->work.push_back([=] { return run(what); });
+  return kOk;
+}
+
 }  // namespace
 
 #define ENTER(...)                           \
@@ -221,7 +237,8 @@ size_t bytes() {
 extern "C" {
 
 const StandInCuda* standin_cuda_table() {
-  static const StandInCuda table = {reset, set, add_kernel, fail, calls, violations, alive, bytes};
+  static const StandInCuda table = {reset,      set,   add_kernel, fail,         calls,
+                                    violations, alive, bytes,      host_address, add_work};
   return &table;
 }
 

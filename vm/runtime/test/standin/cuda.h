@@ -34,6 +34,12 @@ struct StandInCuda {
   size_t (*alive)();
   // Of these, bytes of the device.
   size_t (*bytes)();
+  // For stand-ins of libraries that work in the driver's streams. The host's address of these bytes
+  // of the device; nullptr, noted as a violation, where it has not all of them.
+  void* (*host_of)(uint64_t address, size_t bytes);
+  // Lets a stream do this, in its order; what it returns is a result of the driver's. Refused, and
+  // noted, without a current context or for no stream.
+  int (*add_work)(void* stream, int (*run)(void* what), void* what);
 };
 
 inline const StandInCuda& standin_cuda(const char* file) {

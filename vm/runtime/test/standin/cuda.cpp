@@ -79,7 +79,7 @@ struct State {
   pid_t process = 0;
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;
-  float clock = 0;  // milliseconds: each piece of work takes one
+  float clock = 0, tick = 1;  // milliseconds; what each piece of work takes
   // Both as the host sees them: these are the pointers that LeakSanitizer looks for.
   std::map<uint8_t*, size_t> memory, pinned;
   std::set<Stream*> streams;
@@ -133,7 +133,7 @@ int drain(Stream* stream) {
   while (!stream->work.empty()) {
     const std::function<int()> work = std::move(stream->work.front());
     stream->work.pop_front();
-    s.clock += 1;
+    s.clock += s.tick;
     const int result = s.sticky ? s.sticky : work();
     if (is_sticky(result)) s.sticky = result;
     if (result != kOk && !s.sticky) return result;
@@ -172,6 +172,7 @@ void reset() {
   s.version = 13000;
   s.devices = 1;
   s.capability = 90;
+  s.tick = 1;
   s.faults.clear();
   s.calls.clear();
   s.violations.clear();
@@ -204,6 +205,12 @@ size_t bytes() {
   for (const auto& [at, size] : state().memory) sum += size;
   return sum;
 }
+void take(float milliseconds) {
+  state().clock += milliseconds;
+}
+void tick(float milliseconds) {
+  state().tick = milliseconds;
+}
 
 }  // namespace
 
@@ -214,7 +221,8 @@ size_t bytes() {
 extern "C" {
 
 const StandInCuda* standin_cuda_table() {
-  static const StandInCuda table = {reset, set, add_kernel, fail, calls, violations, alive, bytes};
+  static const StandInCuda table = {reset,      set,   add_kernel, fail, calls,
+                                    violations, alive, bytes,      take, tick};
   return &table;
 }
 
@@ -265,6 +273,15 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {
     case 16:
       *value = 132;
+      return kOk;
+    case 36:  // kHz of the memory, and the bits of its bus
+      *value = 2'619'000;
+      return kOk;
+    case 37:
+      *value = 5120;
+      return kOk;
+    case 38:
+      *value = 50 << 20;
       return kOk;
     case 75:
       *value = capability / 10;

@@ -33,6 +33,10 @@ struct StandInCuda {
   size_t (*alive)();
   // Of these, bytes of the device.
   size_t (*bytes)();
+  // In a kernel: it takes so much longer, by the device's clock.
+  void (*take)(float milliseconds);
+  // Each piece of work takes so long from now on; a millisecond after the reset.
+  void (*tick)(float milliseconds);
 };
 
 inline const StandInCuda& standin_cuda(const char* file) {

@@ -9,6 +9,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
+#include "tuner/search/features.h"
 #include "tuner/search/search.h"
 #include "vm/base/device_number.h"
 
@@ -54,6 +55,32 @@ TEST(GpuSearch, SpacesHaveNoVendorsRoutine) {
     EXPECT_THAT(space.no_vendor(), ::testing::HasSubstr("CPUs alone"));
     EXPECT_TRUE(space.contains(space.default_candidate())) << use.source;
     EXPECT_TRUE(space.default_candidate().template_name.starts_with("gpu_")) << use.source;
+  }
+}
+
+// A search over several shapes learns from how each fills the GPU.
+TEST(GpuSearch, FeaturesTellHowALaunchFillsTheGpu) {
+  for (const driver::WorkloadUse& use : workloads(kNetwork)) {
+    const Space space(use.workload, hopper());
+    const tuned::Candidate c = space.default_candidate();
+    const kernels::Lowered lowered = kernels::find_template(c.template_name)
+                                         ->lower(use.workload, c.config, hopper(), "candidate");
+    const kir::Function& f = lowered.functions.at(0);
+    const std::vector<int64_t> none(use.workload.contract.symbols.size(), 0);
+    const std::vector<int64_t> few(none.size(), 1), many(none.size(), 1 << 16);
+    const auto blocks = [&](const std::vector<int64_t>& symbols) {
+      const std::vector<float> launch = launch_features(f, symbols, hopper());
+      for (float x : launch) EXPECT_TRUE(std::isfinite(x)) << use.source;
+      for (float x : features_of(f, symbols, 1, hopper())) EXPECT_TRUE(std::isfinite(x));
+      EXPECT_EQ(launch[1], static_cast<float>(f.launch->threads));
+      EXPECT_LE(launch[3], 1) << "more than a multiprocessor holds";
+      EXPECT_LE(launch[5], 1);
+      return launch[0];
+    };
+    if (none.empty()) continue;
+    EXPECT_LE(blocks(none), blocks(few)) << use.source;
+    EXPECT_GE(blocks(few), 1) << use.source;
+    EXPECT_GT(blocks(many), blocks(few)) << use.source;
   }
 }
 

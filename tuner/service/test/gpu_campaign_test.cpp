@@ -175,6 +175,65 @@ TEST_F(GpuCampaign, CandidatesThatGoWrongAreRecordedAndTheOthersMakeATable) {
   EXPECT_TRUE(run_campaign(o, backend, kNever).nothing_to_do);
 }
 
+// The compiler, whose kernels are exchanged for those of the stand-in of the same names: what they
+// compute is the worker's.
+class StandInBackend : public Backend {
+ public:
+  Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo& target) override {
+    Built b = compiler_->build(w, candidates, target);
+    if (!b.error.empty()) return b;
+    exec::Executable e = exec::deserialize(b.executable);
+    std::string bytes;
+    for (exec::NativeImage::Module& m : e.images.at(0).modules) {
+      const std::string module = STANDIN_CUDA_IMAGE + m.symbol;
+      m.bytes = module.size();
+      bytes += module;
+    }
+    e.images[0].bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+    b.executable = exec::serialize(e);
+    return b;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate& c,
+                     const DefaultResult& run) override {
+    return compiler_->expect(task, point, c, run);
+  }
+  bool is_right(const TuningTask& task, const WorkloadPoint& point, const Expectation& e,
+                uint32_t output, int64_t element) override {
+    return compiler_->is_right(task, point, e, output, element);
+  }
+
+ private:
+  const std::unique_ptr<Backend> compiler_ = compiler_backend();
+};
+
+TEST_F(GpuCampaign, ItsRecordsAreExactForTheCompiledModel) {
+  CampaignOptions o = quick_gpu(kCopy);
+  o.search_end.max_trials = 16;
+  o.top_k = 4;
+  StandInBackend backend;
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_EQ(report.tasks[0].failed, 0);
+  ASSERT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  EXPECT_EQ(report.tasks[0].inactive, "");
+
+  const auto source = tuned::database_source(db::Store::open(o.database), db::host_hardware(),
+                                             db::gpu_hardware(rt::cuda_facts()));
+  driver::CompileOptions options;
+  options.target = kernels::detect_host();
+  options.gpus = {hopper()};
+  options.device = kCudaDevice;
+  options.tuned = source.get();
+  driver::CompileReport compiled;
+  driver::compile(ir::infer_types(ir::read_module(o.model)), options, &compiled);
+  ASSERT_EQ(compiled.kernels.size(), 1u);
+  EXPECT_EQ(compiled.kernels[0].device, kCudaDevice);
+  EXPECT_EQ(compiled.kernels[0].outcome, tuned::Lookup::Outcome::kTuned)
+      << compiled.kernels[0].reason;
+  EXPECT_EQ(compiled.gpu_class, "cached");
+}
+
 TEST_F(GpuCampaign, WhatCannotBeMeasuredHereIsRefusedFirst) {
   FaultyGpuBackend backend;
   CampaignOptions o = quick_gpu(kCopy);

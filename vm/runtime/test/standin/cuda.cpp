@@ -147,6 +147,13 @@ int drain_all() {
   return result;
 }
 
+const Kernel* find_kernel(const std::string& name) {
+  const std::map<std::string, Kernel>& all = state().kernels;
+  auto at = all.find(name);
+  if (at == all.end()) at = all.find("*");
+  return at == all.end() ? nullptr : &at->second;
+}
+
 // Counts a call; its result if it is to fail, or may not be made.
 int enter(const char* name, bool needs_context = true) {
   State& s = state();
@@ -526,9 +533,8 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
 }
 int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER();
-  const auto at = state().kernels.find(function->name);
-  if (at == state().kernels.end()) return kInvalidValue;
-  if (index >= static_cast<size_t>(at->second.pointers + at->second.symbols + 2))
+  const Kernel* kernel = find_kernel(function->name);
+  if (!kernel || index >= static_cast<size_t>(kernel->pointers + kernel->symbols + 2))
     return kInvalidValue;
   *offset = 8 * index;
   *bytes = 8;
@@ -551,10 +557,10 @@ static int prepare_launch(Function* function, const unsigned* grid, const unsign
     return violate("a block of no size it may have");
   if (shared > static_cast<unsigned>(function->shared))
     return violate("more shared memory than the function may have");
-  const auto at = s.kernels.find(function->name);
-  if (at == s.kernels.end()) return violate("nobody says what " + function->name + " computes");
+  const Kernel* found = find_kernel(function->name);
+  if (!found) return violate("nobody says what " + function->name + " computes");
   if (extra) return violate("parameters by another way");
-  const Kernel kernel = at->second;
+  const Kernel kernel = *found;
   std::vector<Address> words;
   for (int i = 0; i < kernel.pointers + kernel.symbols + 2; ++i) {
     Address word = 0;

@@ -22,6 +22,7 @@ struct StandInCuda {
   // Forgets all but what is alive, and what was set: a device of 9.0, driver 13.0.
   void (*reset)();
   void (*set)(int version, int devices, int capability);
+  // "*": what computes any kernel that has no name here.
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
   // Lets the n-th call of a function from now (1: the next) give that result.
   void (*fail)(const char* function, int nth, int result);

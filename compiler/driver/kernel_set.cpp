@@ -149,10 +149,10 @@ std::string why_no_vendor(const std::string& routine) {
 }
 
 KernelSet::Entry KernelSet::make_entry(const kernels::Workload& w, const ir::Function& group,
-                                       const std::string& place) const {
+                                       int32_t device, const std::string& place) const {
   Entry e;
   e.workload = w;
-  e.device = static_cast<int32_t>(ir::attr_or<int64_t>(group.attrs, "device", kCpuDevice));
+  e.device = device;
   if (e.device == kCudaDevice && gpus_.empty())
     throw Error(Status::kInvalidArgument, place,
                 fmt::format("it runs on device {} ({}), and no target is a GPU's", e.device,
@@ -178,8 +178,9 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
                         const std::string& place) {
   const kernels::WorkloadRef w = workloads_->of(*group, constant_parameter);
   std::string key = w->identity();
-  const auto device = static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", 0));
-  if (device != 0) key += fmt::format("@{}", device);
+  const auto device =
+      static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", kCpuDevice));
+  if (device != kCpuDevice) key += fmt::format("@{}", device);
   auto [it, fresh] = by_key_.emplace(key, static_cast<uint32_t>(entries_.size()));
   if (!fresh) {
     // The same work may meet tensors of more axes here than at its first call (a row, a matrix).
@@ -188,7 +189,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
       arguments[i].collapse_leading |= w->contract.arguments[i].collapse_leading;
     return it->second;
   }
-  Entry e = make_entry(*w, *group, place);
+  Entry e = make_entry(*w, *group, device, place);
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
   if (!e.host.empty()) {
     e.lookup.outcome = tuned::Lookup::Outcome::kFixed;
@@ -197,8 +198,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
     entries_.push_back(std::move(e));
     return it->second;
   }
-  // There are no records of GPUs yet; those of the host are not theirs.
-  if (tuned_ && !target_of(e).is_gpu()) e.lookup = tuned_->find(e.workload, target_, policy_class_);
+  e.lookup = look_up(e);
   if (e.lookup.choice) {
     e.candidates = e.lookup.choice->candidates;
     e.tree = e.lookup.choice->tree;
@@ -221,6 +221,19 @@ bool KernelSet::choose_vendor(Entry& e) const {
   e.lookup.reason +=
       fmt::format("{}the vendor's routine, as asked for", e.lookup.reason.empty() ? "" : "; ");
   return true;
+}
+
+tuned::Lookup KernelSet::look_up(const Entry& e) const {
+  tuned::Lookup none;
+  if (!records_.tuned) return none;
+  if (!target_of(e).is_gpu())
+    return records_.tuned->find(e.workload, target_, records_.policy_class);
+  // A kernel has one schedule for all architectures, and a record is of one.
+  if (gpus_.size() > 1) {
+    none.reason = "records of one architecture are none of another: compile for each by itself";
+    return none;
+  }
+  return records_.tuned->find(e.workload, gpus_[0], records_.gpu_class);
 }
 
 void KernelSet::choose_default(Entry& e) const {
@@ -284,7 +297,8 @@ void KernelSet::check_knobs() const {
 uint32_t KernelSet::add_fixed(const ir::FunctionRef& group,
                               const std::vector<bool>& constant_parameter,
                               const tuned::Candidate& candidate, const std::string& name) {
-  Entry e = make_entry(*workloads_->of(*group, constant_parameter), *group, name);
+  const int32_t device = gpus_.empty() ? kCpuDevice : kCudaDevice;
+  Entry e = make_entry(*workloads_->of(*group, constant_parameter), *group, device, name);
   e.name = name;
   e.fixed = true;
   e.candidates = {candidate};

@@ -14,7 +14,7 @@ namespace {
 
 // As NVRTC's documentation has them.
 struct Program;
-constexpr int kSuccess = 0, kCompilation = 6;
+constexpr int kSuccess = 0;
 
 // Arithmetic is what kernel IR says: nothing contracted, approximated or flushed.
 constexpr const char* kOptions[] = {"--std=c++17",        "--fmad=false",      "--ftz=false",
@@ -106,9 +106,14 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
       write_file_atomically(file, std::string_view(source));
     } catch (const Error&) {  // the log is told anyway
     }
-    NIMBLE_CHECK(result == kCompilation, "NVRTC: {}; the source is {}\n{}", f.error(result), file,
-                 out.log);
-    NIMBLE_UNREACHABLE("NVRTC refuses {}:\n{}", file, out.log);
+    f.destroy(&program);
+    for (char& c : out.log)
+      if (c == '\n') c = ' ';
+    // No abort: of a tuner's many candidates one that the assembler cannot take (registers, say) is
+    // one less.
+    throw Error(Status::kInternal, file,
+                fmt::format("NVRTC refuses this kernel ({}): {}", f.error(result), out.log),
+                "please report it with that file");
   }
   const bool assembly = architecture.starts_with("compute_");
   if (!assembly) read(out.code, f.cubin_size, f.cubin);

@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -107,6 +109,16 @@ bool confine_files(int version, bool gpu) {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
+  if (gpu)
+    for (const char* variable : {"NIMBLE_CUBLASLT", "NIMBLE_CUDNN"}) {
+      const char* named = std::getenv(variable);
+      if (!named || !*named) continue;
+      // A file, or its folder. Parts of the library lie beside it.
+      std::error_code ignored;
+      std::filesystem::path folder = named;
+      if (!std::filesystem::is_directory(folder, ignored)) folder = folder.parent_path();
+      if (!folder.empty()) allow(ruleset, folder.string(), kReadFile | kReadFolder);
+    }
   const bool done = ::syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
   ::close(ruleset);
   return done;

@@ -30,6 +30,7 @@ class GpuRunnable final : public Runnable {
               Rotation& rotation)
       : model_(std::move(model)),
         kernel_(kernel),
+        arguments_(arguments),
         rotation_(rotation),
         device_(*model_->gpu()),
         storage_(device_),
@@ -41,6 +42,7 @@ class GpuRunnable final : public Runnable {
     for (size_t v = 0; v < frames_.size(); ++v) {
       frames_[v].reserve(model_->kernels());
       rt::bind_arguments(model_->kernels()[kernel], arguments.values(v), &frames_[v]);
+      rt::make_ready(model_->kernels()[kernel], arguments.values(v), 1, &frames_[v]);
     }
   }
 
@@ -78,8 +80,10 @@ class GpuRunnable final : public Runnable {
   void start(int64_t runs) {
     if (whole_cycles_) rotation_.rewind();
     launches_.begin_slice();
-    for (int64_t i = 0; i < runs; ++i)
-      launches_.launch(kernel_, scratch_, &frames_[rotation_.next()], nullptr);
+    for (int64_t i = 0; i < runs; ++i) {
+      const size_t v = rotation_.next();
+      launches_.launch(kernel_, arguments_.values(v), scratch_, &frames_[v], nullptr);
+    }
     launches_.end_slice();
   }
 
@@ -91,6 +95,7 @@ class GpuRunnable final : public Runnable {
 
   std::shared_ptr<const rt::Model> model_;
   const uint32_t kernel_;
+  const Arguments& arguments_;
   Rotation& rotation_;
   rt::CudaDevice& device_;
   rt::StoragePool storage_;

@@ -31,10 +31,7 @@ Space::Space(const kernels::Workload& w, const kernels::TargetInfo& t) : workloa
     throw Error(Status::kUnsupported, "workload " + w.anchor,
                 fmt::format("no kernel template serves it on {}", t.level),
                 "nimble check lists what is served");
-  if (t.is_gpu())
-    no_vendor_ = "a GPU's candidates are measured without NVIDIA's libraries";
-  else if (const auto call = kernels::vendor_call_of(w, t, &no_vendor_))
-    vendor_ = call->routine;
+  if (const auto call = kernels::vendor_call_of(w, t, &no_vendor_)) vendor_ = call->routine;
 }
 
 std::optional<tuned::Candidate> Space::vendor_candidate() const {

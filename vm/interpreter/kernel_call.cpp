@@ -9,6 +9,7 @@
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/kernel_faults.h"
 #include "vm/interpreter/library_arguments.h"
+#include "vm/runtime/cuda_device.h"
 
 namespace nimble::rt {
 namespace {
@@ -103,9 +104,15 @@ const KernelTarget& stand_in_of(const PreparedKernel& k, const KernelTarget& rou
 uint64_t make_ready(const PreparedKernel& k, std::span<const Value> arguments, int32_t shares,
                     KernelFrame* frame) {
   uint64_t bytes = 0;
-  for (const KernelTarget& target : k.targets)
+  for (const KernelTarget& target : k.targets) {
     if (target.routine)
       bytes += target.routine->make_ready(library_tensors(k, arguments, frame), shares);
+    if (!target.device_routine) continue;
+    static_cast<CudaDevice&>(*k.device).enter_quietly();
+    if (std::string why; !target.device_routine->find(library_tensors(k, arguments, frame), &why))
+      throw Error(Status::kUnsupported, kernel_text(k),
+                  fmt::format("{} has nothing for these sizes ({})", target.library->name, why));
+  }
   return bytes;
 }
 

@@ -77,6 +77,8 @@ class GpuCampaign : public QuickCampaignTest {
   }
 
   const ScopedVariable library_{"NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA};
+  // The libraries that a machine may have compute on no stand-in.
+  const ScopedVariable cublaslt_{"NIMBLE_CUBLASLT", "off"}, cudnn_{"NIMBLE_CUDNN", "off"};
 };
 
 // Hands out kernels of the GPU that go wrong, by what the configuration's hash says.

@@ -18,8 +18,8 @@ std::string why_no_vendor(const std::string& routine);
 
 class KernelSet {
  public:
-  // Where schedules are from: null: every kernel has its template's default. The classes of records
-  // to ask for, for kernels of the CPU and of the GPU.
+  // Where schedules are from; without a source every kernel has its template's default. Of which
+  // class of policy records are asked for, for kernels of the CPU and of the GPU.
   struct Records {
     tuned::TunedSource* tuned = nullptr;
     std::string policy_class, gpu_class;

@@ -82,7 +82,6 @@ Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
       refuse(place,
              fmt::format("the vendor configuration {} names no routine", printable(config.json)));
     c.vendor = json["routine"].get<std::string>();
-    if (target.is_gpu()) refuse(place, "the vendor's routines compute on CPUs alone");
     std::string why;
     const auto call = kernels::vendor_call_of(w, target, &why);
     if (!call || call->routine != c.vendor)

@@ -51,6 +51,8 @@ constexpr const char* kPassed[] = {
     "NIMBLE_CUDA_DRIVER",
     "NIMBLE_CUDA_DEVICE",
     "NIMBLE_CUDA_GRAPHS",
+    "NIMBLE_CUBLASLT",
+    "NIMBLE_CUDNN",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     // Options of the sanitizers that the worker may be built with.

@@ -45,7 +45,7 @@ void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
       ->check(read_by(tuner::parse_duration));
   app.add_option("--target", options.target,
                  machine_target_names() +
-                     "; but for fleets also the architecture of this machine's NVIDIA GPU, such as "
+                     "; but for fleets also one that this machine's NVIDIA GPU runs, such as "
                      "sm_90a: the kernels that run there (docs/cuda.md)")
       ->capture_default_str()
       ->check(one_target());

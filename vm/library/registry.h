@@ -103,7 +103,7 @@ struct LibraryKernel {
 
 // The kernel of a name; nullptr if there is none. Valid for the life of the process.
 const LibraryKernel* find_library_kernel(exec::ImplementationKind kind, std::string_view name);
-// All of them, by name: for `nimble doctor` and the documentation.
+// All of them, by name: for tests of each and the documentation.
 std::vector<const LibraryKernel*> library_kernels();
 // Adds a kernel: an extension or a test. Error(kInvalidArgument) if the name is taken.
 void add_library_kernel(LibraryKernel kernel);

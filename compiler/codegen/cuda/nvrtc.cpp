@@ -6,6 +6,7 @@
 
 #include "vm/base/error.h"
 #include "vm/base/file.h"
+#include "vm/base/gpu_target.h"
 #include "vm/base/hash.h"
 #include "vm/base/nvrtc_library.h"
 
@@ -115,7 +116,8 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
                 fmt::format("NVRTC refuses this kernel ({}): {}", f.error(result), out.log),
                 "please report it with that file");
   }
-  const bool assembly = architecture.starts_with("compute_");
+  const std::optional<GpuTarget> target = gpu_target(architecture);
+  const bool assembly = target && target->assembly;
   if (!assembly) read(out.code, f.cubin_size, f.cubin);
   if (ptx || assembly) {
     read(out.ptx, f.ptx_size, f.ptx);

@@ -224,12 +224,22 @@ TEST_F(TunedGpu, NoRecordsAreSharedWithTheCpu) {
   EXPECT_EQ(compiled(h100_, {hopper_}).of("matmul+relu").outcome, Outcome::kUntuned);
 }
 
+// The routine of the GPU's own vendor, whose table names no code of ours.
+TEST_F(TunedGpu, AVendorsRoutineThatWonIsServed) {
+  record(product_, {tuned::kVendorTemplate, {}, "cublaslt.matmul"}, hopper_, h100_, "");
+  const Compiled c = compiled(h100_, {hopper_});
+  EXPECT_TRUE(c.of("matmul+relu").outcome == Outcome::kTuned ||
+              c.of("matmul+relu").outcome == Outcome::kStale)
+      << c.of("matmul+relu").reason;
+  EXPECT_THAT(c.config_of("matmul+relu"), HasSubstr("cublaslt.matmul"));
+}
+
 // Whoever wrote such a table.
-TEST_F(TunedGpu, AVendorsRoutineIsNoGpusKernel) {
+TEST_F(TunedGpu, ACpusRoutineIsNoGpusKernel) {
   record(product_, {tuned::kVendorTemplate, {}, "onednn.matmul"}, hopper_, h100_, "code");
   const Compiled c = compiled(h100_, {hopper_});
   EXPECT_EQ(c.of("matmul+relu").outcome, Outcome::kMismatch);
-  EXPECT_THAT(c.of("matmul+relu").reason, HasSubstr("CPUs alone"));
+  EXPECT_THAT(c.of("matmul+relu").reason, HasSubstr("does not compute it"));
 }
 
 TEST_F(TunedGpu, TheToolchainIsNvrtc) {

@@ -312,14 +312,14 @@ TEST_F(GpuVendor, HandlesGoWithTheModels) {
   const size_t before = library().alive();
   load(executable());
   rows(2);
-  const auto first = model_;
+  std::shared_ptr<const Model> first = model_;
   load(executable());
   rows(3);
   EXPECT_EQ(library().calls("cublasLtCreate"), 1);
   session_.reset();
   model_.reset();
   EXPECT_EQ(library().calls("cublasLtDestroy"), 0);
-  const_cast<std::shared_ptr<const Model>&>(first).reset();
+  first.reset();
   EXPECT_EQ(library().calls("cublasLtDestroy"), 1);
   EXPECT_EQ(library().alive(), before);
 }

@@ -139,12 +139,7 @@ void check_targets(const CompileOptions& options) {
                 options.gpus.empty() ? "no architecture of a GPU is named, whose code runs there"
                                      : "kernels of a GPU do not run there",
                 "name the GPU among the targets, and no other device: --target sm_90a");
-  if (options.gpus.empty()) return;
-  if (const std::string why = codegen::why_no_cuda(); !why.empty())
-    throw Error(Status::kUnsupported, "target " + options.gpus[0].level,
-                "no code for GPUs can be made here: " + why,
-                "install NVIDIA's toolkit or its wheel nvidia-cuda-nvrtc, or name the library in "
-                "NIMBLE_NVRTC");
+  if (!options.gpus.empty()) codegen::require_cuda(options.gpus[0]);
 }
 
 // Emits every function of a lowered module; `source` has the types that users see.
@@ -200,10 +195,13 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
                   options.winograd == 0 ? "" : fmt::format(" --winograd {}", options.winograd)),
       passes::CrashScope::Program::kCompile);
   exec::Executable out;
-  const std::string policy_class =
-      options.policy_class.empty() ? implied_policy(lowered, options.tuned) : options.policy_class;
-  KernelSet kernels(options.target, options.tuned, context.workloads, policy_class, options.gpus,
-                    options.knobs);
+  const auto class_for = [&](const kernels::TargetInfo& target) {
+    return options.policy_class.empty() ? implied_policy(lowered, options.tuned, target)
+                                        : options.policy_class;
+  };
+  KernelSet::Records records{options.tuned, class_for(options.target), {}};
+  if (!options.gpus.empty()) records.gpu_class = class_for(options.gpus[0]);
+  KernelSet kernels(options.target, records, context.workloads, options.gpus, options.knobs);
   emit_module(typed, lowered, kernels, out);
   kernels.finish(options, out, report);
   out.provenance.compiler =
@@ -216,16 +214,18 @@ exec::Executable compile(const ir::Module& module, const CompileOptions& options
   if (options.winograd != 0) out.provenance.options["winograd"] = std::to_string(options.winograd);
   exec::verify(out, "compiled executable");
   if (report) {
-    report->policy_class = policy_class;
+    report->policy_class = records.policy_class;
+    report->gpu_class = records.gpu_class;
     report->statistics = context.statistics;
     report->total_ms = ms_since(begin);
   }
   return out;
 }
 
-std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned) {
+std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned,
+                           const kernels::TargetInfo& target) {
   return tuned::implied_policy(passes::constant_bytes(lowered),
-                               tuned ? tuned->last_cache_bytes() : 0);
+                               tuned ? tuned->last_cache_bytes(target) : 0);
 }
 
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {

@@ -33,7 +33,8 @@ struct CompileOptions {
   // empty: what the model implies.
   std::string policy_class;
   // A person's experiment: knobs of a template, by its name, that replace those of its default
-  // configuration in each kernel without a record. Further levels keep the default.
+  // configuration in each kernel without a record. Further levels keep the default. Of "vendor",
+  // without knobs: a vendor's routine runs such kernels wherever it serves calls of any size.
   std::map<std::string, kernels::Config> knobs;
   int compile_threads = 2;
   int optimize = 2;
@@ -54,7 +55,8 @@ struct KernelReport {
 };
 struct CompileReport {
   std::vector<KernelReport> kernels;
-  std::string policy_class;  // whose records were asked for
+  // Whose records were asked for, for the CPU's kernels and for the GPU's, if there may be any.
+  std::string policy_class, gpu_class;
   std::vector<passes::PassTiming> passes;
   std::map<std::string, int64_t> statistics;
   std::vector<std::pair<std::string, uint64_t>> images;  // target, bytes
@@ -80,7 +82,8 @@ struct WorkloadUse {
 std::vector<WorkloadUse> workloads_of(const ir::Module& lowered);
 
 // The class of measuring policy that a module's constants imply (compiler/tuned/policy_class.h),
-// for the machine whose records are asked for.
-std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned);
+// for the hardware whose records are asked for.
+std::string implied_policy(const ir::Module& lowered, const tuned::TunedSource* tuned,
+                           const kernels::TargetInfo& target);
 
 }  // namespace nimble::driver

@@ -106,11 +106,13 @@ void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
 }
 
 // What the routine is told: what to compute, and by which version of its library, for what was
-// measured with one tells nothing of another. Empty if it does not compute the workload; then the
-// runtime passes over it.
-std::string vendor_configuration(const kernels::Workload& w, const std::string& routine) {
-  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w);
+// measured with one tells nothing of another; nothing of that where nothing was measured. Empty if
+// it does not compute the workload; then the runtime passes over it.
+std::string vendor_configuration(const kernels::Workload& w, const kernels::TargetInfo& target,
+                                 const std::string& routine, bool measured) {
+  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w, target);
   if (!call || call->routine != routine) return {};
+  if (!measured && target.is_gpu()) return exec::to_json(*call);
   const rt::LibraryKernel* known =
       rt::find_library_kernel(exec::ImplementationKind::kVendor, routine);
   if (known && known->version) call->library = known->version();
@@ -147,10 +149,10 @@ std::string why_no_vendor(const std::string& routine) {
 }
 
 KernelSet::Entry KernelSet::make_entry(const kernels::Workload& w, const ir::Function& group,
-                                       const std::string& place) const {
+                                       int32_t device, const std::string& place) const {
   Entry e;
   e.workload = w;
-  e.device = static_cast<int32_t>(ir::attr_or<int64_t>(group.attrs, "device", kCpuDevice));
+  e.device = device;
   if (e.device == kCudaDevice && gpus_.empty())
     throw Error(Status::kInvalidArgument, place,
                 fmt::format("it runs on device {} ({}), and no target is a GPU's", e.device,
@@ -176,8 +178,9 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
                         const std::string& place) {
   const kernels::WorkloadRef w = workloads_->of(*group, constant_parameter);
   std::string key = w->identity();
-  const auto device = static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", 0));
-  if (device != 0) key += fmt::format("@{}", device);
+  const auto device =
+      static_cast<int32_t>(ir::attr_or<int64_t>(group->attrs, "device", kCpuDevice));
+  if (device != kCpuDevice) key += fmt::format("@{}", device);
   auto [it, fresh] = by_key_.emplace(key, static_cast<uint32_t>(entries_.size()));
   if (!fresh) {
     // The same work may meet tensors of more axes here than at its first call (a row, a matrix).
@@ -186,7 +189,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
       arguments[i].collapse_leading |= w->contract.arguments[i].collapse_leading;
     return it->second;
   }
-  Entry e = make_entry(*w, *group, place);
+  Entry e = make_entry(*w, *group, device, place);
   e.name = fmt::format("k{}_{}", entries_.size(), e.workload.anchor);
   if (!e.host.empty()) {
     e.lookup.outcome = tuned::Lookup::Outcome::kFixed;
@@ -195,8 +198,7 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
     entries_.push_back(std::move(e));
     return it->second;
   }
-  // There are no records of GPUs yet; those of the host are not theirs.
-  if (tuned_ && !target_of(e).is_gpu()) e.lookup = tuned_->find(e.workload, target_, policy_class_);
+  e.lookup = look_up(e);
   if (e.lookup.choice) {
     e.candidates = e.lookup.choice->candidates;
     e.tree = e.lookup.choice->tree;
@@ -207,7 +209,35 @@ uint32_t KernelSet::add(const ir::FunctionRef& group, const std::vector<bool>& c
   return it->second;
 }
 
+bool KernelSet::choose_vendor(Entry& e) const {
+  if (!knobs_.contains(tuned::kVendorTemplate)) return false;
+  const auto call = kernels::vendor_call_of(e.workload, target_of(e));
+  // What is ready for exact sizes alone would hardly ever run.
+  if (!call || (kernels::serves_exact_sizes(call->routine) && !e.workload.contract.symbols.empty()))
+    return false;
+  e.candidates = {{tuned::kVendorTemplate, {}, call->routine}};
+  e.tree = exec::DispatchTree::single(0);
+  e.by_hand = true;
+  e.lookup.reason +=
+      fmt::format("{}the vendor's routine, as asked for", e.lookup.reason.empty() ? "" : "; ");
+  return true;
+}
+
+tuned::Lookup KernelSet::look_up(const Entry& e) const {
+  tuned::Lookup none;
+  if (!records_.tuned) return none;
+  if (!target_of(e).is_gpu())
+    return records_.tuned->find(e.workload, target_, records_.policy_class);
+  // A kernel has one schedule for all architectures, and a record is of one.
+  if (gpus_.size() > 1) {
+    none.reason = "records of one architecture are none of another: compile for each by itself";
+    return none;
+  }
+  return records_.tuned->find(e.workload, gpus_[0], records_.gpu_class);
+}
+
 void KernelSet::choose_default(Entry& e) const {
+  if (choose_vendor(e)) return;
   const kernels::TargetInfo& target = target_of(e);
   const kernels::Template* t = kernels::template_for(e.workload, target);
   const std::string name(t->name());
@@ -244,10 +274,14 @@ void KernelSet::choose_default(Entry& e) const {
 void KernelSet::check_knobs() const {
   for (const auto& [name, knobs] : knobs_) {
     const std::string place = "knobs of " + name;
-    if (!kernels::find_template(name)) {
-      std::string names;
+    const bool vendor = name == tuned::kVendorTemplate;
+    if (vendor && !knobs.empty())
+      throw Error(Status::kInvalidArgument, place, "a vendor's routine has none",
+                  "write vendor={} to have it wherever there is one");
+    if (!vendor && !kernels::find_template(name)) {
+      std::string names(tuned::kVendorTemplate);
       for (const kernels::Template* t : kernels::all_templates())
-        names += fmt::format("{}{}", names.empty() ? "" : ", ", t->name());
+        names += fmt::format(", {}", t->name());
       throw Error(Status::kInvalidArgument, place, "there is no such template",
                   "name one of " + names);
     }
@@ -263,7 +297,8 @@ void KernelSet::check_knobs() const {
 uint32_t KernelSet::add_fixed(const ir::FunctionRef& group,
                               const std::vector<bool>& constant_parameter,
                               const tuned::Candidate& candidate, const std::string& name) {
-  Entry e = make_entry(*workloads_->of(*group, constant_parameter), *group, name);
+  const int32_t device = gpus_.empty() ? kCpuDevice : kCudaDevice;
+  Entry e = make_entry(*workloads_->of(*group, constant_parameter), *group, device, name);
   e.name = name;
   e.fixed = true;
   e.candidates = {candidate};
@@ -391,31 +426,9 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
   std::vector<uint32_t> base;
   std::vector<kir::Function> own;
   if (target.is_gpu()) functions.more.resize(gpus_.size() - 1);
-  for (size_t c = 0; c < e.candidates.size(); ++c) {
-    const tuned::Candidate& candidate = e.candidates[c];
-    // One configuration for several regions is one kernel.
-    const auto same = std::find(e.candidates.begin(), e.candidates.end(), candidate);
-    if (const auto first = static_cast<size_t>(same - e.candidates.begin()); first < c) {
-      base.push_back(base[first]);
-      tails.push_back(tails[first]);
-      e.pieces.push_back(e.pieces[first]);
-      continue;
-    }
-    base.push_back(static_cast<uint32_t>(kernel.implementations.size()));
-    if (!candidate.vendor.empty()) {
-      exec::Implementation i;
-      i.kind = exec::ImplementationKind::kVendor;
-      i.symbol = candidate.vendor;
-      i.template_name = tuned::kVendorTemplate;
-      i.config = vendor_configuration(e.workload, candidate.vendor);
-      kernel.implementations.push_back(std::move(i));
-      tails.push_back(exec::DispatchTree::single(0));
-      e.pieces.push_back({base.back(), 1, tails.back()});
-      continue;
-    }
+  const auto add_functions = [&](const tuned::Candidate& candidate, const std::string& prefix) {
     const kernels::Template* t = kernels::find_template(candidate.template_name);
     NIMBLE_CHECK(t, "template {}", candidate.template_name);
-    const std::string prefix = fmt::format("{}_c{}", e.name, c);
     kernels::Lowered lowered = t->lower(e.workload, candidate.config, target, prefix);
     if (target.is_gpu()) {
       name_gpu_functions(e, candidate, prefix, &lowered.functions, &functions);
@@ -434,26 +447,40 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
       kernel.implementations.push_back(std::move(i));
       own.push_back(std::move(f));
     }
-    tails.push_back(std::move(lowered.tails));
+    return std::move(lowered.tails);
+  };
+  for (size_t c = 0; c < e.candidates.size(); ++c) {
+    const tuned::Candidate& candidate = e.candidates[c];
+    // One configuration for several regions is one kernel.
+    const auto same = std::find(e.candidates.begin(), e.candidates.end(), candidate);
+    if (const auto first = static_cast<size_t>(same - e.candidates.begin()); first < c) {
+      base.push_back(base[first]);
+      tails.push_back(tails[first]);
+      e.pieces.push_back(e.pieces[first]);
+      continue;
+    }
+    base.push_back(static_cast<uint32_t>(kernel.implementations.size()));
+    if (!candidate.vendor.empty()) {
+      exec::Implementation i;
+      i.kind = exec::ImplementationKind::kVendor;
+      i.symbol = candidate.vendor;
+      i.template_name = tuned::kVendorTemplate;
+      i.config = vendor_configuration(e.workload, target, candidate.vendor, !e.by_hand);
+      kernel.implementations.push_back(std::move(i));
+      tails.push_back(exec::DispatchTree::single(0));
+      e.pieces.push_back({base.back(), 1, tails.back()});
+      continue;
+    }
+    tails.push_back(add_functions(candidate, fmt::format("{}_c{}", e.name, c)));
     e.pieces.push_back({base.back(), kernel.implementations.size() - base.back(), tails.back()});
   }
   kernel.dispatch = e.tree.graft(tails, base);
   // Without the vendor's library, and at sizes for which it has nothing, ours serves.
   if (own.empty() && !e.fixed) {
     const kernels::Template* t = kernels::template_for(e.workload, target);
-    const kernels::Config config = t->default_config(e.workload, target);
-    kernels::Lowered lowered = t->lower(e.workload, config, target, e.name + "_default");
-    NIMBLE_CHECK(lowered.functions.size() == 1, "{}: the default schedule dispatches", t->name());
-    lowered.functions[0].name = symbol_of(e.workload.anchor, lowered.functions[0]);
-    collect_messages(*lowered.functions[0].body, messages);
-    exec::Implementation i;
-    i.symbol = lowered.functions[0].name;
-    i.config = kernels::to_json(config);
-    i.template_name = t->name();
-    i.max_threads = lowered.max_threads;
-    i.divisible = may_divide(lowered, lowered.functions[0], target);
-    kernel.implementations.push_back(std::move(i));
-    own.push_back(std::move(lowered.functions[0]));
+    add_functions({std::string(t->name()), t->default_config(e.workload, target), {}},
+                  e.name + "_default");
+    NIMBLE_CHECK(own.size() == 1, "{}: the default schedule dispatches", t->name());
   }
   std::vector<kir::Function> others;
   if (!own.empty() && !target.is_gpu())

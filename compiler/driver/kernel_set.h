@@ -18,25 +18,30 @@ std::string why_no_vendor(const std::string& routine);
 
 class KernelSet {
  public:
+  // Where schedules are from; without a source every kernel has its template's default. Of which
+  // class of policy records are asked for, for kernels of the CPU and of the GPU.
+  struct Records {
+    tuned::TunedSource* tuned = nullptr;
+    std::string policy_class, gpu_class;
+  };
   // `workloads`: of the passes that made the groups, if any have.
-  // `policy_class`: of the records to ask `tuned` for.
   // `gpus`: for whose first one the kernels of the device kCudaDevice are.
   // `knobs`: as of CompileOptions.
-  KernelSet(const kernels::TargetInfo& target, tuned::TunedSource* tuned,
-            std::shared_ptr<kernels::WorkloadCache> workloads = {}, std::string policy_class = {},
+  KernelSet(const kernels::TargetInfo& target, Records records,
+            std::shared_ptr<kernels::WorkloadCache> workloads = {},
             std::vector<kernels::TargetInfo> gpus = {},
             std::map<std::string, kernels::Config> knobs = {})
       : target_(target),
         gpus_(std::move(gpus)),
         knobs_(std::move(knobs)),
-        tuned_(tuned),
-        policy_class_(std::move(policy_class)),
+        records_(std::move(records)),
         workloads_(workloads ? std::move(workloads) : std::make_shared<kernels::WorkloadCache>()) {}
 
   // The index of the kernel that computes a group; equal workloads on one device share one.
   uint32_t add(const ir::FunctionRef& group, const std::vector<bool>& constant_parameter,
                const std::string& place);
-  // The same with the configuration fixed, never shared: a tuning candidate.
+  // The same with the configuration fixed, never shared: a tuning candidate, of the GPU if there is
+  // one.
   uint32_t add_fixed(const ir::FunctionRef& group, const std::vector<bool>& constant_parameter,
                      const tuned::Candidate& candidate, const std::string& name);
 
@@ -91,9 +96,13 @@ class KernelSet {
   // The one candidate of a kernel without a record: its template's default configuration, with the
   // knobs that a person gave.
   void choose_default(Entry& e) const;
+  // The vendor's routine instead, where a person asks for it and it serves any call.
+  bool choose_vendor(Entry& e) const;
   // Whether each template of the knobs makes a kernel that took them.
   void check_knobs() const;
-  Entry make_entry(const kernels::Workload& w, const ir::Function& group,
+  // What the records have for a kernel.
+  tuned::Lookup look_up(const Entry& e) const;
+  Entry make_entry(const kernels::Workload& w, const ir::Function& group, int32_t device,
                    const std::string& place) const;
   // `more`: further levels of the CPU. `messages`: those of the kernel's checks are added.
   void lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,
@@ -127,8 +136,7 @@ class KernelSet {
   const kernels::TargetInfo target_;
   const std::vector<kernels::TargetInfo> gpus_;
   const std::map<std::string, kernels::Config> knobs_;
-  tuned::TunedSource* tuned_;
-  const std::string policy_class_;
+  const Records records_;
   std::shared_ptr<kernels::WorkloadCache> workloads_;
   std::vector<Entry> entries_;
   std::map<std::string, uint32_t> by_key_;

@@ -9,6 +9,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 #include "vm/base/error.h"
+#include "vm/executable/vendor_epilogue.h"
 
 namespace nimble::kernels {
 namespace {
@@ -42,7 +43,7 @@ struct Refused {
 
 class Reader {
  public:
-  explicit Reader(const Workload& w) : w_(w) {}
+  Reader(const Workload& w, bool gpu) : w_(w), gpu_(gpu) {}
 
   VendorCall read() {
     read_arguments();
@@ -117,6 +118,7 @@ class Reader {
 
   void read_anchor(const Expr& e) {
     const bool packed_product = e.op == "packed_matmul", product = e.op == "matmul";
+    if (gpu_) return e.op == "conv2d" ? read_gpu_convolution(e) : read_gpu_product(e);
     if (packed_product || product) {
       out_.routine = "onednn.matmul";
       out_.x = tensor(e.args[0]);
@@ -169,6 +171,47 @@ class Reader {
     }
     out_.image = image;
     if (e.args.size() == 3) add({VendorOp::kAdd, tensor(e.args[2])});
+  }
+
+  void read_gpu_product(const Expr& e) {
+    if (e.op != "matmul") throw Refused{"the vendor has no routine for " + w_.anchor};
+    out_.routine = "cublaslt.matmul";
+    out_.x = tensor(e.args[0]);
+    out_.w = tensor(e.args[1]);
+    out_.transpose_x = ir::attr_or(e.attrs, "transpose_a", false);
+    out_.transpose_w = ir::attr_or(e.attrs, "transpose_b", false);
+    const auto& w = ir::type_of(e.args[1])->dims;
+    if (w.size() < 2 || ir::type_of(e.args[0])->dims.size() < 2)
+      throw Refused{"the vendor's routine takes no vectors"};
+    const auto& rows = w[w.size() - 2];
+    const auto& columns = w.back();
+    const auto known = [](const ir::Dim& d) {
+      return std::max<int64_t>(0, d.as_constant().value_or(0));
+    };
+    out_.k = known(out_.transpose_w ? columns : rows);
+    out_.n = known(out_.transpose_w ? rows : columns);
+  }
+
+  void read_gpu_convolution(const Expr& e) {
+    out_.routine = "cudnn.conv2d";
+    out_.x = tensor(e.args[0]);
+    out_.w = tensor(e.args[1]);
+    if (ir::image_layout_of(e.attrs).channels_last())
+      throw Refused{"the vendor's routine takes images with channels first"};
+    VendorCall::Image image;
+    image.channels_first = true;
+    image.groups = ir::attr_or<int64_t>(e.attrs, "groups", 1);
+    read_ints(e, "strides", image.strides);
+    read_ints(e, "dilations", image.dilations);
+    read_ints(e, "pads", image.pads);
+    const auto& weights = ir::type_of(e.args[1])->dims;
+    image.kernel = {constant(weights[2]), constant(weights[3])};
+    out_.k = image.kernel[0] * image.kernel[1] * constant(weights[1]);
+    out_.n = constant(weights[0]);
+    out_.image = image;
+    if (e.args.size() < 3) return;
+    has_row_ = true;
+    add({VendorOp::kAdd, tensor(e.args[2])});
   }
 
   static int64_t constant(const ir::Dim& d) {
@@ -240,10 +283,32 @@ class Reader {
       if (is_value(other) && is_value(e.args[turned ? 1 : 0]))
         throw Refused{"the value meets itself"};
       step.tensor = tensor(other);
+      if (gpu_) expect_sum(other);
     } else if (!is_value(e.args[0])) {
       throw Refused{"the vendor's routine has no such operands"};
     }
     add(step);
+  }
+
+  // A GPU's library adds one row to all, or a number to each channel of an image, and one tensor as
+  // large as the value. What symbols leave open is seen at run time (vm/library/cublaslt.cpp,
+  // vm/library/cudnn.cpp).
+  void expect_sum(const Atom& other) {
+    const auto& dims = ir::type_of(other)->dims;
+    const auto is_one = [](const ir::Dim& d) { return d.is_constant(1); };
+    const size_t behind = out_.image ? 2 : 0;  // axes of space
+    const bool row = dims.size() > behind &&
+                     dims[dims.size() - 1 - behind] == dims_[dims_.size() - 1 - behind] &&
+                     std::all_of(dims.end() - behind, dims.end(), is_one) &&
+                     std::all_of(dims.begin(), dims.end() - 1 - behind, is_one);
+    if (row && !has_row_)
+      has_row_ = true;
+    else if (dims == dims_ && !has_whole_)
+      has_whole_ = true;
+    else
+      throw Refused{
+          "the vendor's routine adds one row or a number to each channel, and one tensor "
+          "as large"};
   }
 
   // A sum, a difference or a product of the value with a number that stands in the program.
@@ -284,7 +349,9 @@ class Reader {
   }
 
   const Workload& w_;
+  const bool gpu_;
   VendorCall out_;
+  bool has_row_ = false, has_whole_ = false;    // among the sums of a GPU's routine
   std::map<const ir::Var*, uint32_t> tensor_;   // the contract's, by what names it
   std::map<const ir::Var*, size_t> parameter_;  // its place among the parameters
   std::vector<ir::Dim> dims_;                   // of every value
@@ -293,20 +360,35 @@ class Reader {
 
 }  // namespace
 
-std::optional<exec::VendorCall> vendor_call_of(const Workload& w, std::string* why) {
+std::optional<exec::VendorCall> vendor_call_of(const Workload& w, const TargetInfo& target,
+                                               std::string* why) {
   try {
-    VendorCall call = Reader(w).read();
+    VendorCall call = Reader(w, target.is_gpu()).read();
     std::vector<DType> types;
     for (const KernelArgument& a : w.contract.arguments)
       if (a.kind == KernelArgument::Kind::kTensor) types.push_back(a.dtype);
-    if (std::string fault = exec::fault_of_types(call, types[call.x], types[call.w], types[call.y]);
-        !fault.empty())
-      throw Refused{std::move(fault)};
+    const DType x = types[call.x], weights = types[call.w], y = types[call.y];
+    std::string fault;
+    if (target.is_gpu()) {
+      if (const auto epilogue = exec::epilogue_of(call, &fault)) {
+        fault = call.image ? exec::fault_of_gpu_convolution(*epilogue, x, weights, y)
+                           : exec::fault_of_gpu_types(x, weights, y);
+        for (const uint32_t i : epilogue->sums)
+          if (types[i] != y) fault = "the vendor's routine adds what has the result's type";
+      }
+    } else {
+      fault = exec::fault_of_types(call, x, weights, y);
+    }
+    if (!fault.empty()) throw Refused{std::move(fault)};
     return call;
   } catch (const Refused& refused) {
     if (why) *why = refused.why;
     return std::nullopt;
   }
+}
+
+bool serves_exact_sizes(std::string_view routine) {
+  return routine.starts_with("onednn.");
 }
 
 }  // namespace nimble::kernels

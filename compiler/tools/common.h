@@ -71,7 +71,8 @@ Targets targets_of(const ModelArguments& a);
 passes::PassContext pass_context(const ModelArguments& a);
 // Null without --db. The databases must exist; they are opened read-only. Records are those of
 // --hardware, else of this machine; for a target of another architecture those of the database's
-// only hardware that is of the target's level. Error(kInvalidArgument) if it has several.
+// only hardware that is of the target's level. Error(kInvalidArgument) if it has several. The same
+// for the GPU's target, if there is just one: --hardware may name the GPU in place of the CPU.
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
 // The database to tune into that a remedy names: the first, or an example; for a shell.
 std::string database_word(const ModelArguments& a);

@@ -47,8 +47,8 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   passes::PipelineOptions pipeline;
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
-  const std::string policy_class =
-      o.model.policy == "auto" ? driver::implied_policy(lowered, tuned) : o.model.policy;
+  // As driver::compile asks.
+  const bool one_gpu = tools::targets_of(o.model).gpus.size() == 1;
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
     WorkloadRow row{std::move(use), {}, Json::object(), Json::object(), {}};
@@ -60,7 +60,11 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
         for (const kernels::KnobValue& value : knob.choices)
           std::visit([&](const auto& v) { row.knobs[knob.name].push_back(v); }, value);
     }
-    if (tuned && !target.is_gpu()) row.lookup = tuned->find(row.use.workload, target, policy_class);
+    if (tuned && (one_gpu || !target.is_gpu()))
+      row.lookup =
+          tuned->find(row.use.workload, target,
+                      o.model.policy == "auto" ? driver::implied_policy(lowered, tuned, target)
+                                               : o.model.policy);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -69,6 +69,7 @@ Json json_of(const Options& o, const driver::CompileReport& r) {
     images.push_back({{"target", target}, {"bytes", bytes}});
   return {{"output", o.output},
           {"class", r.policy_class},
+          {"gpu_class", r.gpu_class.empty() ? Json() : Json(r.gpu_class)},
           {"kernels", kernel_table(r).json()},
           {"passes", passes},
           {"statistics", r.statistics},
@@ -105,7 +106,7 @@ void print_placement(const driver::CompileReport& r) {
 
 void print_for_people(const Options& o, const driver::CompileReport& r) {
   using Outcome = tuned::Lookup::Outcome;
-  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0, of_gpu = 0;
+  size_t tuned = 0, stale = 0, fallback = 0, fixed = 0, untuned = 0, untuned_of_gpu = 0;
   std::set<int64_t> threads;
   uint64_t code = 0;
   size_t implementations = 0;
@@ -113,21 +114,24 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
     tuned += k.outcome == Outcome::kTuned;
     stale += k.outcome == Outcome::kStale;
     fallback += k.outcome == Outcome::kFallback;
-    threads.insert(k.threads.begin(), k.threads.end());
     fixed += k.outcome == Outcome::kFixed;
-    of_gpu += k.device == kCudaDevice;  // which nobody tunes yet
+    const bool gpu = k.device == kCudaDevice;
+    if (!gpu) threads.insert(k.threads.begin(), k.threads.end());
+    if (k.outcome == Outcome::kUntuned || k.outcome == Outcome::kMismatch)
+      ++(gpu ? untuned_of_gpu : untuned);
     code += k.code_bytes;
     implementations += k.implementations;
   }
-  const size_t untuned = r.kernels.size() - tuned - stale - fallback - fixed;
   fmt::print(
       "{}: {} kernels ({} tuned, {} stale, {}{} by default schedule{}), {} variants, {} KiB of "
       "code, {:.1f} s\n",
       o.output, r.kernels.size(), tuned, stale,
-      fallback ? fmt::format("{} by records of another class than {}, ", fallback, r.policy_class)
-               : "",
-      untuned, fixed ? fmt::format(", {} without any", fixed) : "", implementations, code >> 10,
-      r.total_ms / 1000);
+      fallback
+          ? fmt::format("{} by records of another class than {}{}, ", fallback, r.policy_class,
+                        r.gpu_class.empty() ? "" : fmt::format(" ({} on the GPU)", r.gpu_class))
+          : "",
+      untuned + untuned_of_gpu, fixed ? fmt::format(", {} without any", fixed) : "",
+      implementations, code >> 10, r.total_ms / 1000);
   if (r.images.size() > 1) {
     std::string images;
     for (const auto& [target, bytes] : r.images)
@@ -143,16 +147,18 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
         fmt::join(threads, ", "), *threads.rbegin() > 1 ? "s" : "");
   for (const driver::KernelReport& k : r.kernels) {
     std::string reason = k.reason;
-    if (asked && reason.empty() && k.outcome == Outcome::kUntuned && k.device != kCudaDevice)
-      reason = "no tuning record";
+    if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
   }
-  if (untuned > of_gpu)
-    fmt::print("{} kernels have no tuning record; `nimble tune {} --db {}` would measure them\n",
-               untuned - of_gpu,
+  const std::vector<kernels::TargetInfo> gpus = tools::targets_of(o.model).gpus;
+  // Records of several architectures serve none of them together.
+  const size_t measurable = gpus.empty() ? untuned : gpus.size() == 1 ? untuned_of_gpu : 0;
+  if (measurable > 0)
+    fmt::print("{} kernels have no tuning record; `nimble tune {}{} --db {}` would measure them\n",
+               measurable,
                tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision,
                                  o.model.winograd),
-               tools::database_word(o.model));
+               gpus.empty() ? "" : " --target " + gpus[0].level, tools::database_word(o.model));
 }
 
 // Adds knobs of a template; those that it has already stay but for the same ones.
@@ -259,11 +265,13 @@ int main_of(int argc, char** argv) {
                  "(nimble run --no-native)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--knobs", o.knobs,
-                 "TEMPLATE=JSON, as dense={\"rows\":4}: to try out a configuration by hand. The\n"
-                 "kernels of that template that have no tuning record get its default\n"
-                 "configuration with these knobs replaced (nimble check --format json lists knobs\n"
-                 "and defaults; docs/tuning.md)")
+  app.add_option(
+         "--knobs", o.knobs,
+         "TEMPLATE=JSON, as dense={\"rows\":4}: to try out a configuration by hand. The\n"
+         "kernels of that template that have no tuning record get its default\n"
+         "configuration with these knobs replaced (nimble check --format json lists knobs\n"
+         "and defaults; docs/tuning.md). vendor={}: those that a vendor's library computes\n"
+         "at any size run its routine")
       ->allow_extra_args(false)
       ->type_name("TEMPLATE=JSON")
       ->check(read_by(tools::parse_knobs));

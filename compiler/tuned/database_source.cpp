@@ -13,6 +13,7 @@
 #include <set>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/cuda/cuda.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/vendor.h"
@@ -82,7 +83,7 @@ Candidate candidate_of(const db::ConfigInfo& config, const kernels::Workload& w,
              fmt::format("the vendor configuration {} names no routine", printable(config.json)));
     c.vendor = json["routine"].get<std::string>();
     std::string why;
-    const auto call = kernels::vendor_call_of(w, &why);
+    const auto call = kernels::vendor_call_of(w, target, &why);
     if (!call || call->routine != c.vendor)
       refuse(place, fmt::format("the vendor's routine {} does not compute it{}{}",
                                 printable(c.vendor), why.empty() ? "" : ": ", why));
@@ -123,18 +124,25 @@ std::string shortened(const std::string& text) {
 
 class DatabaseSource : public TunedSource {
  public:
-  DatabaseSource(std::shared_ptr<db::Store> store, db::Hardware hardware)
-      : store_(std::move(store)), hardware_(std::move(hardware)) {
+  DatabaseSource(std::shared_ptr<db::Store> store, db::Hardware hardware,
+                 std::optional<db::Hardware> gpu)
+      : store_(std::move(store)), hardware_(std::move(hardware)), gpu_(std::move(gpu)) {
     for (const int64_t n : store_->thread_counts())
       if (n >= 1 && n <= kMaxThreads) thread_counts_.push_back(n);
   }
 
   std::string identity() const override { return store_->identity(); }
-  int64_t last_cache_bytes() const override { return db::last_cache_bytes(hardware_); }
+  int64_t last_cache_bytes(const kernels::TargetInfo& target) const override {
+    const db::Hardware* hardware = hardware_of(target);
+    return hardware ? db::last_cache_bytes(*hardware) : 0;
+  }
 
   Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
               const std::string& policy_class) override {
     Lookup out;
+    const db::Hardware* hardware = hardware_of(target);
+    if (!hardware) return out;
+    const db::Toolchain toolchain = toolchain_record(target);
     Search s{w, target, {}, {}, Json::array(), {}};
     std::vector<std::string> classes = policy_fallbacks(policy_class);
     classes.insert(classes.begin(), policy_class);
@@ -153,7 +161,7 @@ class DatabaseSource : public TunedSource {
         break;
       }
       const db::LookupResult found =
-          store_->lookup({record, hardware_, toolchain_record(), template_versions(), classes});
+          store_->lookup({record, *hardware, toolchain, template_versions(), classes});
       const auto note = [&, threads = threads](const std::string& text) {
         s.notes.push_back(known.size() > 1 ? fmt::format("{} thread{}: {}", threads,
                                                          threads == 1 ? "" : "s", text)
@@ -195,6 +203,12 @@ class DatabaseSource : public TunedSource {
   }
 
  private:
+  // Whose records serve the target: a GPU's only that GPU's own.
+  const db::Hardware* hardware_of(const kernels::TargetInfo& target) const {
+    if (!target.is_gpu()) return &hardware_;
+    return gpu_ ? &*gpu_ : nullptr;
+  }
+
   // What has been found for a workload so far.
   struct Search {
     const kernels::Workload& workload;
@@ -307,6 +321,7 @@ class DatabaseSource : public TunedSource {
 
   std::shared_ptr<db::Store> store_;
   const db::Hardware hardware_;
+  const std::optional<db::Hardware> gpu_;
   std::vector<int64_t> thread_counts_;  // that any workload is tuned for
 };
 
@@ -323,8 +338,9 @@ std::string with_stale(const std::string& evidence, const std::vector<bool>& sta
 }
 
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store,
-                                             const db::Hardware& hardware) {
-  return std::make_unique<DatabaseSource>(std::move(store), hardware);
+                                             const db::Hardware& hardware,
+                                             std::optional<db::Hardware> gpu) {
+  return std::make_unique<DatabaseSource>(std::move(store), hardware, std::move(gpu));
 }
 
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store) {
@@ -408,6 +424,22 @@ db::Toolchain toolchain_record() {
   t.codegen_version = codegen::kCodegenVersion;
   t.revision = NIMBLE_VERSION;
   return t;
+}
+
+db::Toolchain toolchain_record(const kernels::TargetInfo& target) {
+  if (!target.is_gpu()) return toolchain_record();
+  const std::string backend = codegen::cuda_backend_version();  // "NVRTC 13.0"
+  db::Toolchain t;
+  t.compiler = "nvrtc";
+  if (!backend.empty()) t.version = backend.substr(backend.find(' ') + 1);
+  t.flags = codegen::cuda_flags();
+  t.codegen_version = codegen::kCodegenVersion;
+  t.revision = NIMBLE_VERSION;
+  return t;
+}
+
+void require_toolchain(const kernels::TargetInfo& target) {
+  if (target.is_gpu()) codegen::require_cuda(target);
 }
 
 std::vector<db::TemplateVersion> template_versions() {

@@ -44,7 +44,9 @@ class LayeredSource : public TunedSource {
   }
 
   // All have the records of one machine, as far as they have any.
-  int64_t last_cache_bytes() const override { return sources_[0]->last_cache_bytes(); }
+  int64_t last_cache_bytes(const kernels::TargetInfo& target) const override {
+    return sources_[0]->last_cache_bytes(target);
+  }
 
  private:
   std::vector<std::unique_ptr<TunedSource>> sources_;

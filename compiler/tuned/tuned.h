@@ -57,18 +57,21 @@ class TunedSource {
   virtual Lookup find(const kernels::Workload& w, const kernels::TargetInfo& target,
                       const std::string& policy_class) = 0;
   virtual std::string identity() const = 0;  // for provenance
-  // What the last cache of the machine whose records it has holds (policy_class.h); 0: unknown.
-  virtual int64_t last_cache_bytes() const { return 0; }
+  // What the last cache of the hardware whose records it has for the target holds (policy_class.h);
+  // 0: unknown.
+  virtual int64_t last_cache_bytes(const kernels::TargetInfo& /*target*/) const { return 0; }
 };
 
 // The evidence with what comparing code found: the candidates whose code is no longer, or cannot be
 // shown to be, the code that was measured.
 std::string with_stale(const std::string& evidence, const std::vector<bool>& stale);
 
-// Reads a tuning database: the records of `hardware`. Tables for several thread counts are joined:
-// the largest count not above the region's decides.
+// Reads a tuning database: the records of `hardware`, and for targets of GPUs those of `gpu`;
+// without one there are none. Tables for several thread counts are joined: the largest count not
+// above the region's decides.
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store,
-                                             const db::Hardware& hardware);
+                                             const db::Hardware& hardware,
+                                             std::optional<db::Hardware> gpu = {});
 // Of this machine.
 std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store);
 
@@ -79,6 +82,10 @@ std::unique_ptr<TunedSource> database_source(std::shared_ptr<db::Store> store);
 db::Workload workload_record(const kernels::Workload& w, const kernels::TargetInfo& target,
                              int64_t threads);
 db::Toolchain toolchain_record();
+// Of what makes code for the target: a GPU's is NVRTC's, without a version where that is missing.
+db::Toolchain toolchain_record(const kernels::TargetInfo& target);
+// Error(kUnsupported) if nothing here makes code for the target.
+void require_toolchain(const kernels::TargetInfo& target);
 // The version in a template's record. Nobody raises it: code hashes tell whether a template still
 // generates what was measured.
 inline constexpr int64_t kTemplateVersion = 1;

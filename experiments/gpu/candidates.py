@@ -71,8 +71,8 @@ def vectors(count, rows, columns):
 
 
 def product(k, n, follow, precision):
-    """A product of BERT-base: `follow` is "", "gelu" or "residual"; `precision` f32, tf32 or bf16,
-    as nimble compile --precision has it."""
+    """A product of BERT-base: `follow` is "", "residual" or an operator ("gelu", "relu", …);
+    `precision` f32, tf32 or bf16, as nimble compile --precision has it."""
     dtype = "bf16" if precision == "bf16" else "f32"
     element = 2 if dtype == "bf16" else 4
     count = -(-CACHE_BYTES // (k * n * element))
@@ -92,10 +92,10 @@ def product(k, n, follow, precision):
         if follow == "residual":
             lines.append(f"let %r{i} = add(%b{i}, %y);")
             results[i] = f"%r{i}"
-        elif follow == "gelu":
-            lines.append(f"let %g{i} = gelu(%b{i});")
+        elif follow:
+            lines.append(f"let %g{i} = {follow}(%b{i});")
             results[i] = f"%g{i}"
-            if dtype != "f32":  # what the next product takes
+            if follow == "gelu" and dtype != "f32":  # what the next product takes
                 lines.append(f"let %h{i} = cast(%g{i}) {{dtype = {dtype}}};")
                 results[i] = f"%h{i}"
     total = ""

@@ -9,6 +9,7 @@ Parts, in this order; each goes on after failures, and what is done is on disk a
     profile    where nimble's time goes, by kernel
     candidates single kernels in many configurations: each against the default one's result, and
                the time of each beside its
+    vendor     products and convolutions by NVIDIA's libraries, beside nimble's own
 
 Writes gpu.json and gpu.md. Exit codes: 0 all is right, 3 a wrong result, 1 failure, or something
 that was asked for has not run.
@@ -27,11 +28,11 @@ import traceback
 
 import numpy as np
 
-from experiments.gpu import candidates, models, seeded
+from experiments.gpu import candidates, models, seeded, vendor
 from experiments.harness import batch
 from experiments.studies.output import bar_line, decimal, make_bar
 
-PARTS = ("machine", "operators", "models", "profile", "candidates")
+PARTS = ("machine", "operators", "models", "profile", "candidates", "vendor")
 WARM, ROUNDS, RUNS = 3, 7, 15
 CANDIDATE_WARM, CANDIDATE_CALLS = 2, 40  # runs; calls of the kernel, at least, in all timed runs
 
@@ -387,6 +388,14 @@ def run_candidates(folder, deadline, put):
         say("no time left for the other candidates")
 
 
+# ------------------------------------------------------------------ NVIDIA's libraries
+
+def run_vendor(folder, deadline, put):
+    from experiments.peers.nimble import nimble_ctypes
+    vendor.find_libraries(os.environ, sys.path)
+    vendor.run(folder, nimble_ctypes, models.error, lambda: time.monotonic() < deadline, put)
+
+
 # ------------------------------------------------------------------ the page
 
 def page(data):
@@ -430,6 +439,11 @@ def page(data):
     elif found:
         lines += ["## Candidates", "", f"{len(found['rows'])} of {found['packed']} have run.", ""]
         lines += candidates.lines(found["rows"])
+    found = data.get("vendor", {})
+    if "failed" in found:
+        lines += [f"NVIDIA's libraries: {found['failed']}", ""]
+    elif found:
+        lines += vendor.lines(found)
     return "\n".join(lines)
 
 
@@ -520,10 +534,22 @@ def main(arguments=None):
     elif asked and "candidates" in parts:
         failed = True
         say(f"{folder} has no candidates: pack some")
+    if (folder / "vendor.json").exists():
+        part("vendor", lambda: run_vendor(folder, deadline,
+                                          lambda found: results.put("vendor", found)))
+    elif asked and "vendor" in parts:
+        failed = True
+        say(f"{folder} has no kernels beside a vendor's routine: pack some")
+    found = results.data.get("vendor", {})
+    # Of a machine without the libraries only who asks for the part expects them.
+    if asked and "vendor" in parts and not vendor.is_whole(found):
+        failed = True
+        say("not each kernel was compared with a library's routine")
     print(page(results.data))
     wrong = (bool(results.data.get("operators", {}).get("wrong"))
              or any("WRONG" in row.get("problem", "")
                     for row in results.data.get("candidates", {}).get("rows", []))
+             or vendor.is_wrong(found)
              or any(not case.get("right") for one in all_models.values()
                     for case in one.get("cases", {}).values()))
     return 3 if wrong else 1 if failed else 0

@@ -2,8 +2,8 @@
 
 That machine needs a driver, Python with numpy, and nothing of this one but the checkout and the
 folder written here: the runtime's library with what it links, compiled models whose drawn weights
-are left out (seeded.py), ONNX's own tests of operators, compiled, with their data, and single
-kernels in many configurations (candidates.py).
+are left out (seeded.py), ONNX's own tests of operators, compiled, with their data, single kernels
+in many configurations (candidates.py), and as NVIDIA's libraries compute them (vendor.py).
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-from experiments.gpu import candidates, models, seeded
+from experiments.gpu import candidates, models, seeded, vendor
 from experiments.harness import batch
 from experiments.harness.errors import FAILURE, ExperimentError, exit_code
 from experiments.harness.experiment import ROOT
@@ -173,6 +173,15 @@ def pack_candidates(folder, work, most, target, host):
           "be made", file=sys.stderr)
 
 
+def pack_vendor(folder, work, target, host):
+    compiler = batch.Compiler(work / "vendor.log", seconds=120,
+                              options=["--target", f"{target},{host}"])
+    try:
+        vendor.pack(folder, work, compiler)
+    finally:
+        compiler.close()
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/gpu-check pack", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -188,6 +197,8 @@ def main(arguments=None):
     parser.add_argument("--candidates", type=int, default=24, metavar="N",
                         help="configurations of each kernel beside its default one (default: "
                              "%(default)s; 0: no candidates)")
+    parser.add_argument("--no-vendor", action="store_true",
+                        help="leave out the kernels that NVIDIA's libraries compute, too")
     options = parser.parse_args(arguments)
     chosen = [name for name in options.models.split(",") if name]
     for name in chosen:
@@ -203,6 +214,8 @@ def main(arguments=None):
     if options.candidates:
         pack_candidates(options.folder, work, options.candidates, options.target,
                         options.host_target)
+    if not options.no_vendor:
+        pack_vendor(options.folder, work, options.target, options.host_target)
     size = sum(f.stat().st_size for f in options.folder.rglob("*") if f.is_file())
     print(f"gpu-check: {options.folder}: {size >> 20} MiB", file=sys.stderr)
 

@@ -16,10 +16,10 @@ class Mend:
     edits: list  # (file, text, text with REVERTED)
 
 
-OVERLAP = [("vm/interpreter/kernel_call.cpp",
+OVERLAP = [("vm/interpreter/library_arguments.cpp",
             "    if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]",
             "    if (!REVERTED && std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]"),
-           ("vm/interpreter/kernel_call.cpp",
+           ("vm/interpreter/library_arguments.cpp",
             "    if (other && r.begin < other->end) [[unlikely]]",
             "    if (!REVERTED && other && r.begin < other->end) [[unlikely]]")]
 
@@ -33,7 +33,7 @@ MENDS = [
                   "if (!REVERTED && a.collapse_leading && a.dims.empty())"),
                  ("vm/executable/verifier.cpp", "if (a.collapse_leading && host)",
                   "if (!REVERTED && a.collapse_leading && host)"),
-                 ("vm/interpreter/kernel_call.cpp", "  if (t.rank == rank) return t.shape();",
+                 ("vm/interpreter/library_arguments.cpp", "  if (t.rank == rank) return t.shape();",
                   "  if (REVERTED || t.rank == rank) return t.shape();")]),
     Mend("a contract's tensors are not compared with the operator's signature",
          [("vm/library/registry.cpp", "  if (rule)\n    if (std::string bad",

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <random>
 
 #include "tuner/measure/case_arguments.h"
+#include "tuner/measure/runnable.h"
 #include "tuner/measure/statistics.h"
 #include "vm/executable/reader.h"
 #include "vm/interpreter/kernel.h"
-#include "vm/runtime/storage_pool.h"
+#include "vm/runtime/cuda_device.h"
 
 namespace nimble::tuner {
 namespace {
@@ -26,84 +26,22 @@ int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// Which copy of the arguments is next. The entries of a case share one: if each went through the
-// copies by itself, an entry would find in the cache what the one before it had just read, and only
-// the first of a round would be timed as its policy says.
-class Rotation {
- public:
-  explicit Rotation(size_t copies) : copies_(copies) {}
-  size_t next() {
-    const size_t now = next_;
-    if (++next_ == copies_) next_ = 0;
-    return now;
-  }
-  void rewind() { next_ = 0; }
-
- private:
-  size_t copies_, next_ = 0;
-};
-
-// One entry, bound to the arguments and ready to run.
-class Runnable {
- public:
-  Runnable(std::shared_ptr<const rt::Model> model, uint32_t kernel, const Arguments& arguments,
-           Rotation& rotation, rt::ThreadPool& pool, int32_t threads)
-      : model_(std::move(model)),
-        kernel_(model_->kernels()[kernel]),
-        arguments_(arguments),
-        rotation_(rotation),
-        pool_(pool),
-        threads_(threads),
-        storage_(rt::device(0)),
-        scratch_(storage_),
-        frames_(arguments.variants()) {
-    for (size_t v = 0; v < frames_.size(); ++v) {
-      frames_[v].reserve(model_->kernels());
-      rt::bind_arguments(kernel_, arguments_.values(v), &frames_[v]);
-      // As loading a model does for its constants: no part of a run.
-      rt::make_ready(kernel_, arguments_.values(v), threads, &frames_[v]);
-    }
-  }
-
-  void run() {
-    const size_t copy = rotation_.next();
-    rt::run_kernel(kernel_, arguments_.values(copy), threads_, pool_, scratch_, &frames_[copy]);
-  }
-
- private:
-  std::shared_ptr<const rt::Model> model_;
-  const rt::PreparedKernel& kernel_;
-  const Arguments& arguments_;
-  Rotation& rotation_;
-  rt::ThreadPool& pool_;
-  int32_t threads_;
-  rt::StoragePool storage_;
-  rt::Scratch scratch_;
-  std::vector<rt::KernelFrame> frames_;  // of each copy
-};
-
 struct Live {
   EntryResult result;
   std::unique_ptr<Runnable> runnable;
 };
 
-// Empties the results, so that those of the entry before cannot pass for this one's.
-void poison(const Arguments& a) {
-  for (const auto& out : a.outputs()) std::memset(out.data(), 0xff, out.size());
-}
-
 // Runs an entry and compares what it wrote with what is expected.
-void check(Runnable& r, Rotation& rotation, const Arguments& a, const Case& c, EntryResult* out) {
-  if (a.outputs().size() != c.expected.size())
-    throw Error(
-        Status::kInvalidArgument, "measurement",
-        fmt::format("{} expected results for {} outputs", c.expected.size(), a.outputs().size()));
-  poison(a);
+void check(Runnable& r, Rotation& rotation, Arguments& a, const Case& c, EntryResult* out) {
+  if (a.outputs() != c.expected.size())
+    throw Error(Status::kInvalidArgument, "measurement",
+                fmt::format("{} expected results for {} outputs", c.expected.size(), a.outputs()));
+  a.poison();
   rotation.rewind();  // the first copy's outputs are looked at
   r.run();
   for (uint32_t i = 0; i < c.expected.size(); ++i) {
     int64_t at = -1;
-    const double e = compare_tensors(a.output_types()[i], a.outputs()[i], c.expected[i], &at);
+    const double e = compare_tensors(a.output_type(i), a.output(i), c.expected[i], &at);
     if (!std::isnan(e) && e <= out->max_error) continue;
     out->max_error = e;
     out->worst_output = i;
@@ -114,13 +52,6 @@ void check(Runnable& r, Rotation& rotation, const Arguments& a, const Case& c, E
   out->state = EntryState::kWrong;
   out->message = fmt::format("result is off by {:g} at element {} of output {}, {:g} is allowed",
                              out->max_error, out->worst_element, out->worst_output, c.tolerance);
-}
-
-double sample(Runnable& r, int64_t runs) {
-  const int64_t start = now_ns();
-  for (int64_t i = 0; i < runs; ++i) r.run();
-  // A clock that does not move would make a time of zero, which is no time.
-  return static_cast<double>(std::max<int64_t>(1, now_ns() - start)) / static_cast<double>(runs);
 }
 
 }  // namespace
@@ -138,10 +69,19 @@ struct Bench::Kept {
   }
 };
 
-Bench::Bench(Progress* progress) : progress_(progress), blocks_(std::make_shared<Blocks>()) {}
+Bench::Bench(Progress* progress) : progress_(progress) {}
 Bench::~Bench() = default;
 
-const Arguments& Bench::arguments_for(const exec::KernelContract& contract, const Case& c) {
+void Bench::be_on(rt::Device& device) {
+  if (blocks_ && &blocks_->device() == &device) return;
+  kept_.reset();
+  weights_.reset();
+  blocks_ = std::make_shared<Blocks>(device);
+}
+
+Arguments& Bench::arguments_for(const rt::PreparedKernel& kernel, const Case& c) {
+  const exec::KernelContract& contract = kernel.kernel->contract;
+  be_on(*kernel.device);
   if (kept_ && kept_->serves(contract, c)) {
     if (kept_->c.threads != c.threads) forget_ready();  // it is cut into shares of another number
     kept_->c.threads = c.threads;
@@ -208,18 +148,23 @@ std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
   const std::shared_ptr<const rt::Model>& model = model_of(e);
   Case once = c;
   once.policy.rotate_bytes = 0;  // one copy of everything serves
-  const Arguments arguments(model->kernels()[e.kernel].kernel->contract, once, weights_, blocks_,
-                            [&] { at(kPreparing, 0); });
+  const rt::PreparedKernel& kernel = model->kernels()[e.kernel];
+  be_on(*kernel.device);
+  Arguments arguments(kernel.kernel->contract, once, weights_, blocks_, [&] { at(kPreparing, 0); });
   at(kChecking, 0);
   Rotation rotation(arguments.variants());
   forget_ready();
-  Runnable r(model, e.kernel, arguments, rotation, pool(c.threads), c.threads);
-  poison(arguments);
-  r.run();
+  const std::unique_ptr<Runnable> r =
+      make_runnable(model, e.kernel, arguments, rotation, pool(c.threads), c.threads);
+  arguments.poison();
+  r->run();
   forget_ready();
   at(kIdle, 0);
   std::vector<std::vector<uint8_t>> out;
-  for (const auto& bytes : arguments.outputs()) out.emplace_back(bytes.begin(), bytes.end());
+  for (size_t i = 0; i < arguments.outputs(); ++i) {
+    const std::span<const uint8_t> bytes = arguments.output(i);
+    out.emplace_back(bytes.begin(), bytes.end());
+  }
   return out;
 }
 
@@ -240,14 +185,14 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
     mark = now;
   };
   at(kPreparing, 0);
-  const Arguments* arguments = nullptr;
+  Arguments* arguments = nullptr;
   std::optional<Rotation> rotation;
   std::vector<Live> live;
   for (uint32_t i = 0; i < c.entries.size(); ++i) {
     const EntryRef& e = c.entries[i];
     const std::shared_ptr<const rt::Model>& model = model_of(e);
     if (!arguments) {
-      arguments = &arguments_for(model->kernels()[e.kernel].kernel->contract, c);
+      arguments = &arguments_for(model->kernels()[e.kernel], c);
       rotation.emplace(arguments->variants());
       lap(&cost.prepare_ns);
     }
@@ -259,10 +204,11 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
       continue;
     }
     try {
-      l.runnable = std::make_unique<Runnable>(model, e.kernel, *arguments, *rotation,
-                                              pool(c.threads), c.threads);
+      l.runnable =
+          make_runnable(model, e.kernel, *arguments, *rotation, pool(c.threads), c.threads);
       check(*l.runnable, *rotation, *arguments, c, &l.result);
     } catch (const Error& error) {
+      if (model->gpu() && model->gpu()->lost()) throw;  // nothing runs in this process any more
       // Said before it runs: a vendor's routine cannot be made ready for this size.
       l.result.state = !l.runnable && error.status() == Status::kUnsupported
                            ? EntryState::kUnavailable
@@ -285,9 +231,8 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
     }
     // The last of them tells how long a run takes.
     for (int32_t i = 1; i < policy.warm_up; ++i) l.runnable->run();
-    const double once = sample(*l.runnable, 1);
-    l.result.runs_per_sample = std::clamp<int64_t>(
-        static_cast<int64_t>(std::ceil(static_cast<double>(policy.batch_ns) / once)), 1, 1 << 20);
+    const double once = l.runnable->sample(1);
+    l.result.runs_per_sample = l.runnable->runs_for(static_cast<double>(policy.batch_ns), once);
     warm.push_back(std::move(l));
   }
   live = std::move(warm);
@@ -299,7 +244,7 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
     std::shuffle(live.begin(), live.end(), random);
     for (Live& l : live) {
       at(kTiming, l.result.index);
-      l.result.samples_ns.push_back(sample(*l.runnable, l.result.runs_per_sample));
+      l.result.samples_ns.push_back(l.runnable->sample(l.result.runs_per_sample));
     }
     const bool late = now_ns() - start > policy.case_ns || over();
     std::vector<double> medians;

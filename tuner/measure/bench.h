@@ -11,6 +11,10 @@
 //
 // Test data stays for the next case if that needs the same: the rounds of a search do, and the
 // weights of a workload are the same at all sizes.
+//
+// Kernels of a GPU have their data there and are timed by its clock (gpu_runnable.cpp). One that
+// ends the device for this process (a fault of the hardware) ends what was asked for with the
+// driver's error, whatever was asked for: the process is of no more use.
 #pragma once
 
 #include <functional>
@@ -49,7 +53,9 @@ class Bench {
   void at(Phase phase, uint32_t entry);
   const std::shared_ptr<const rt::Model>& model_of(const EntryRef& e) const;
   void forget_ready();
-  const Arguments& arguments_for(const exec::KernelContract& contract, const Case& c);
+  // Forgets the data of another device.
+  void be_on(rt::Device& device);
+  Arguments& arguments_for(const rt::PreparedKernel& kernel, const Case& c);
 
   Progress* progress_;
   struct Kept;  // the last case's arguments and what they were made for

@@ -1,5 +1,9 @@
 #include "tuner/measure/case_arguments.h"
 
+#include <cstring>
+
+#include "vm/base/device_number.h"
+
 namespace nimble::tuner {
 namespace {
 
@@ -18,10 +22,20 @@ size_t max_copies(const Policy& p) {
 
 }  // namespace
 
+void fill_on(rt::Device& device, const Fill& fill, DType dtype, uint64_t seed, uint32_t index,
+             uint8_t* data, uint64_t bytes) {
+  if (device.host_accessible()) return fill_tensor(fill, dtype, seed, index, {data, bytes});
+  std::vector<uint8_t> host(bytes);
+  fill_tensor(fill, dtype, seed, index, host);
+  if (bytes > 0) device.copy_in(data, host.data(), bytes);
+}
+
 Arguments::Arguments(const exec::KernelContract& contract, const Case& c,
                      std::shared_ptr<Weights>& weights, const std::shared_ptr<Blocks>& blocks,
                      const std::function<void()>& beat)
-    : storage_(std::make_shared<rt::StoragePool>(rt::device(0))), heap_(storage_), arena_(blocks) {
+    : device_(blocks->device()),
+      heap_(std::make_shared<rt::StoragePool>(rt::device(kCpuDevice))),
+      arena_(blocks) {
   require(c.symbols.size() == contract.symbols.size(), "symbols");
   int64_t constant_bytes = 0, all_bytes = 0;
   size_t next_input = 0;
@@ -86,7 +100,7 @@ void Arguments::build(const exec::KernelContract& contract, const Case& c, size_
       if (a.access == Access::kIn) {
         s.shared = view(arena_.take(s.bytes), s.bytes);
       } else {
-        s.shared = heap_.new_storage(std::max<uint64_t>(s.bytes, 1));
+        s.shared = heap_.new_storage(std::max<uint64_t>(s.bytes, 1), device_.number());
         storages_.push_back(s.shared);
         if (variant == 0) {  // which checks run on
           outputs_.emplace_back(s.shared->data, s.bytes);
@@ -94,14 +108,34 @@ void Arguments::build(const exec::KernelContract& contract, const Case& c, size_
         }
       }
       if (s.fill && !s.filled)
-        fill_tensor(*s.fill, a.dtype, c.seed, index, {s.shared->data, s.bytes});
-      else if (s.fill)  // a copy of it
-        std::memcpy(s.shared->data, s.filled->data, s.bytes);
+        fill_on(device_, *s.fill, a.dtype, c.seed, index, s.shared->data, s.bytes);
+      else if (s.fill && s.bytes > 0)  // a copy of it
+        device_.copy_within(s.shared->data, s.filled->data, s.bytes);
       if (!s.filled) s.filled = s.shared;
     }
     values_[variant].push_back(rt::Value::of(heap_.new_tensor(s.shared, 0, a.dtype, s.extents)));
   }
   require(scalar == c.stepping.size(), "scalars");
+}
+
+std::span<const uint8_t> Arguments::output(size_t i) {
+  const std::span<uint8_t> there = outputs_[i];
+  if (device_.host_accessible()) return there;
+  read_.resize(there.size());
+  if (!there.empty()) device_.copy_out(read_.data(), there.data(), there.size());
+  return read_;
+}
+
+void Arguments::poison() const {
+  for (const std::span<uint8_t>& out : outputs_) {
+    if (out.empty()) continue;
+    if (device_.host_accessible()) {
+      std::memset(out.data(), 0xff, out.size());
+      continue;
+    }
+    const std::vector<uint8_t> bytes(out.size(), 0xff);
+    device_.copy_in(out.data(), bytes.data(), bytes.size());
+  }
 }
 
 }  // namespace nimble::tuner

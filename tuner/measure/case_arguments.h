@@ -1,9 +1,9 @@
 // The data of one case: what its kernels are called with, in as many copies as its policy rotates
-// through, kept from one case to the next where that needs the same.
+// through, kept from one case to the next where that needs the same. It lies on the kernels'
+// device.
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,27 +13,30 @@
 #include "tuner/measure/protocol.h"
 #include "vm/base/error.h"
 #include "vm/executable/contract.h"
+#include "vm/runtime/device.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/storage_pool.h"
 
 namespace nimble::tuner {
 
-// A tensor in huge pages of its own: where the VM keeps large constants at run time.
+// Memory of a device's, the host's in huge pages: where the VM keeps large constants at run time.
 class Memory {
  public:
-  explicit Memory(size_t bytes) : bytes_(std::max<size_t>(bytes, 64)) {
-    data_ = static_cast<uint8_t*>(rt::map_huge(bytes_));
+  Memory(rt::Device& device, size_t bytes)
+      : device_(device), bytes_(bytes), data_(static_cast<uint8_t*>(device.allocate(bytes))) {
     if (!data_)
-      throw Error(Status::kExhausted, "worker", fmt::format("no memory for {} bytes", bytes_),
+      throw Error(Status::kExhausted, "worker",
+                  fmt::format("no memory for {} bytes on device \"{}\"", bytes_, device.name()),
                   "free some, or tune smaller sizes");
   }
-  ~Memory() { rt::unmap_huge(data_, bytes_); }
+  ~Memory() { device_.free(data_, bytes_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
+  rt::Device& device_;
   size_t bytes_;
   uint8_t* data_;
 };
@@ -42,9 +45,12 @@ class Memory {
 // fill them.
 class Blocks {
  public:
+  explicit Blocks(rt::Device& device) : device_(device) {}
+  rt::Device& device() const { return device_; }
   std::unique_ptr<Memory> take(uint64_t bytes) {
     const auto it = spare_.lower_bound(bytes);
-    if (it == spare_.end() || it->first > 2 * bytes) return std::make_unique<Memory>(bytes);
+    if (it == spare_.end() || it->first > 2 * bytes)
+      return std::make_unique<Memory>(device_, bytes);
     std::unique_ptr<Memory> block = std::move(it->second);
     held_ -= it->first;
     spare_.erase(it);
@@ -58,6 +64,7 @@ class Blocks {
 
  private:
   static constexpr uint64_t kMost = uint64_t{64} << 20;
+  rt::Device& device_;
   std::multimap<uint64_t, std::unique_ptr<Memory>> spare_;  // by size
   uint64_t held_ = 0;
 };
@@ -72,6 +79,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  rt::Device& device() const { return source_->device(); }
   uint8_t* take(uint64_t bytes) {
     // Small ones share a block: thousands of copies must not take a huge page each.
     const uint64_t size = (bytes + 63) / 64 * 64;
@@ -89,6 +97,10 @@ class Arena {
   std::vector<std::unique_ptr<Memory>> blocks_;
   uint64_t used_ = 0;  // bytes of the last one
 };
+
+// fill_tensor() for memory of a device.
+void fill_on(rt::Device& device, const Fill& fill, DType dtype, uint64_t seed, uint32_t index,
+             uint8_t* data, uint64_t bytes);
 
 // The copies of each weight. They are most of a case's data and the same at all sizes.
 class Weights {
@@ -110,9 +122,9 @@ class Weights {
     while (w.copies.size() <= number) {
       uint8_t* data = arena_.take(key.bytes);
       if (w.copies.empty())
-        fill_tensor(key.fill, key.dtype, 0, argument, {data, key.bytes});
-      else
-        std::memcpy(data, w.copies[0], key.bytes);
+        fill_on(arena_.device(), key.fill, key.dtype, 0, argument, data, key.bytes);
+      else if (key.bytes > 0)
+        arena_.device().copy_within(data, w.copies[0], key.bytes);
       w.copies.push_back(data);
     }
     return w.copies[number];
@@ -145,8 +157,12 @@ class Arguments {
 
   size_t variants() const { return values_.size(); }
   std::span<const rt::Value> values(size_t variant) const { return values_[variant]; }
-  const std::vector<std::span<uint8_t>>& outputs() const { return outputs_; }
-  const std::vector<DType>& output_types() const { return output_types_; }
+  size_t outputs() const { return outputs_.size(); }
+  DType output_type(size_t i) const { return output_types_[i]; }
+  // What is written there, once kernels are through; valid until the next call.
+  std::span<const uint8_t> output(size_t i);
+  // Empties the results, so that those of the entry before cannot pass for this one's.
+  void poison() const;
 
  private:
   struct Shape {
@@ -172,14 +188,14 @@ class Arguments {
   }
   // Borrowed memory is not writable for the VM's checks; outputs come from the pool.
   rt::Storage* view(uint8_t* data, uint64_t bytes) {
-    rt::Storage* s = heap_.new_view(rt::Storage::Origin::kBorrowed, data, bytes);
+    rt::Storage* s = heap_.new_view(rt::Storage::Origin::kBorrowed, data, bytes, device_.number());
     storages_.push_back(s);
     return s;
   }
 
   void build(const exec::KernelContract& contract, const Case& c, size_t variant);
 
-  std::shared_ptr<rt::StoragePool> storage_;
+  rt::Device& device_;
   rt::Heap heap_;
   std::vector<Shape> shapes_;
   size_t copies_ = 1;
@@ -187,8 +203,9 @@ class Arguments {
   Arena arena_;
   std::vector<rt::Storage*> storages_;
   std::vector<std::vector<rt::Value>> values_;
-  std::vector<std::span<uint8_t>> outputs_;  // of the first variant
+  std::vector<std::span<uint8_t>> outputs_;  // of the first variant, on the device
   std::vector<DType> output_types_;
+  std::vector<uint8_t> read_;  // of a device that the host does not address
 };
 
 }  // namespace nimble::tuner

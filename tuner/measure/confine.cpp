@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +29,7 @@ namespace {
 
 constexpr rlim_t kFileBytes = rlim_t{64} << 20;
 constexpr rlim_t kDescriptors = 256;
+constexpr rlim_t kGpuDescriptors = 1024;  // NVIDIA's driver takes one for a mapping of memory
 
 // Landlock's interface (Linux, include/uapi/linux/landlock.h), whose header is older than the
 // kernels in use.
@@ -80,7 +83,7 @@ uint64_t rights_of(Access access) {
   NIMBLE_UNREACHABLE();
 }
 
-bool confine_files(int version) {
+bool confine_files(int version, bool gpu) {
   if (version == 0) return false;
   Ruleset rules;
   rules.files = (uint64_t{1} << kFileBits[version < 5 ? version : 5]) - 1;
@@ -90,6 +93,7 @@ bool confine_files(int version) {
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0));
   if (ruleset < 0) return false;
   for (const ConfinedPath& row : kConfinedPaths) {
+    if (row.gpu && !gpu) continue;
     glob_t found{};
     if (::glob(row.pattern, 0, nullptr, &found) == 0)
       for (size_t i = 0; i < found.gl_pathc; ++i)
@@ -105,6 +109,16 @@ bool confine_files(int version) {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
+  if (gpu)
+    for (const char* variable : {"NIMBLE_CUBLASLT", "NIMBLE_CUDNN"}) {
+      const char* named = std::getenv(variable);
+      if (!named || !*named) continue;
+      // A file, or its folder. Parts of the library lie beside it.
+      std::error_code ignored;
+      std::filesystem::path folder = named;
+      if (!std::filesystem::is_directory(folder, ignored)) folder = folder.parent_path();
+      if (!folder.empty()) allow(ruleset, folder.string(), kReadFile | kReadFolder);
+    }
   const bool done = ::syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
   ::close(ruleset);
   return done;
@@ -169,15 +183,15 @@ std::string Confinement::text() const {
                      said(files), landlock, said(calls));
 }
 
-Confinement confine() {
+Confinement confine(bool gpu) {
   Confinement c;
   lower(RLIMIT_CORE, 0);
   lower(RLIMIT_FSIZE, kFileBytes);
-  lower(RLIMIT_NOFILE, kDescriptors);
+  lower(RLIMIT_NOFILE, gpu ? kGpuDescriptors : kDescriptors);
   c.privileges = ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
   if (!c.privileges) return c;  // the kernel asks for it before the next two
   c.landlock = landlock_version();
-  c.files = confine_files(c.landlock);
+  c.files = confine_files(c.landlock, gpu);
   c.calls = confine_calls();
   return c;
 }

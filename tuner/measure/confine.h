@@ -29,7 +29,8 @@ struct Confinement {
 };
 
 // For the calling process, for good. To be called before it has further threads: those that there
-// are already are not bound.
-Confinement confine();
+// are already are not bound. `gpu`: it has opened a GPU, and its driver may open what it needs
+// later.
+Confinement confine(bool gpu = false);
 
 }  // namespace nimble::tuner

@@ -1,5 +1,6 @@
 // What a measuring process may open once it is confined, a row each: another device's files are
-// another row. Beside these, what LD_LIBRARY_PATH names may be read.
+// another row. Beside these, what LD_LIBRARY_PATH names may be read, and on a
+// GPU the folders of what NIMBLE_CUBLASLT and NIMBLE_CUDNN name.
 #pragma once
 
 namespace nimble::tuner {
@@ -13,6 +14,7 @@ enum class Access {
 struct ConfinedPath {
   const char* pattern;  // of glob(7); what is not there is left out
   Access access;
+  bool gpu = false;  // for processes alone that measure on a GPU
 };
 
 inline constexpr ConfinedPath kConfinedPaths[] = {
@@ -30,6 +32,10 @@ inline constexpr ConfinedPath kConfinedPaths[] = {
     {"/proc/sys/vm", Access::kRead},
     {"/dev/urandom", Access::kRead},
     {"/dev/null", Access::kReadAndWrite},
+    // NVIDIA's driver opens its devices again for memory that it maps later.
+    {"/dev/nvidia*", Access::kDevice, true},
+    {"/proc/driver/nvidia", Access::kRead, true},
+    {"/proc/devices", Access::kRead, true},
 };
 
 }  // namespace nimble::tuner

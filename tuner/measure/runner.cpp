@@ -47,6 +47,14 @@ constexpr size_t kMostOutput = 64 << 10;
 constexpr const char* kPassed[] = {
     "LD_LIBRARY_PATH",   // where libdnnl is, if the system doesn't know
     "NIMBLE_CPU_LEVEL",  // which machine's code is to be run
+    // Which driver and GPU there is to measure on, and how it is started.
+    "NIMBLE_CUDA_DRIVER",
+    "NIMBLE_CUDA_DEVICE",
+    "NIMBLE_CUDA_GRAPHS",
+    "NIMBLE_CUBLASLT",
+    "NIMBLE_CUDNN",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
     // Options of the sanitizers that the worker may be built with.
     "ASAN_OPTIONS",
     "LSAN_OPTIONS",
@@ -54,6 +62,8 @@ constexpr const char* kPassed[] = {
     "UBSAN_OPTIONS",
 };
 constexpr int kPipeBytes = 1 << 20;
+// For a worker to open a GPU: its driver takes seconds, on machines of many GPUs many.
+constexpr int64_t kGpuStartMs = 120'000;
 // A worker looks at a case's limit between two runs. One that is this much later is in a long one.
 constexpr int64_t kGraceMs = 300;
 
@@ -96,7 +106,8 @@ std::string worker_program() {
   return whole.substr(0, whole.rfind('/') + 1) + "nimble-worker";
 }
 
-Runner::Runner(RunnerOptions options) : options_(std::move(options)) {
+Runner::Runner(RunnerOptions options)
+    : options_(std::move(options)), patience_ms_(options_.hang_ms) {
   ::signal(SIGPIPE, SIG_IGN);  // a worker that dies while we write is noticed by its pipe
   page_fd_ = out_of_the_way(::memfd_create("nimble-progress", MFD_CLOEXEC));
   if (page_fd_ < 0 || ::ftruncate(page_fd_, sizeof(Progress)) != 0)
@@ -150,6 +161,7 @@ void Runner::start() {
                                         fmt::format("--progress-fd={}", kPage),
                                         fmt::format("--memory-limit={}", options_.memory_limit)};
   if (!options_.cpus.empty()) arguments.push_back("--cpus=" + cpu_list_text(options_.cpus));
+  if (options_.gpu) arguments.push_back("--gpu");
   std::vector<std::string> environment = worker_environment();
   const int failed = ::posix_spawn(&pid_, options_.program.c_str(), &actions, nullptr,
                                    pointers(arguments).data(), pointers(environment).data());
@@ -173,7 +185,10 @@ void Runner::start() {
   for (auto& [id, k] : kept_) k.loaded = false;
   Frame hello;
   Lost lost;
-  if (!receive(&hello, &lost) || hello.type != MessageType::kHello)
+  if (options_.gpu) patience_ms_ = std::max(options_.hang_ms, kGpuStartMs);
+  const bool answers = receive(&hello, &lost);
+  patience_ms_ = options_.hang_ms;
+  if (!answers || hello.type != MessageType::kHello)
     broken(fmt::format("{} does not answer ({})", options_.program, lost.reason));
 }
 
@@ -187,7 +202,7 @@ Runner::Lost Runner::lose(bool hung) {
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   if (hung)
-    lost.reason = fmt::format("no progress for {} ms", options_.hang_ms);
+    lost.reason = fmt::format("no progress for {} ms", patience_ms_);
   else if (WIFSIGNALED(status))
     lost.reason = signal_name(WTERMSIG(status));
   else
@@ -249,7 +264,7 @@ bool Runner::receive(Frame* frame, Lost* lost) {
     }
     const int64_t time = now_ms();
     const bool late = until_ms_ > 0 && time > until_ms_ + kGraceMs;
-    if (late || time - since > options_.hang_ms) {
+    if (late || time - since > patience_ms_) {
       *lost = lose(true);
       lost->late = late;
       return false;

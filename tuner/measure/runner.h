@@ -32,6 +32,7 @@ struct RunnerOptions {
   int64_t hang_ms = 4000;                     // no sign of progress for so long: the worker hangs
   int64_t memory_limit = 0;                   // bytes of the worker's address space; 0: none
   std::vector<int> cpus;                      // the worker is bound to these; empty: to none
+  bool gpu = false;                           // candidates are of this machine's GPU
   const std::atomic<bool>* cancel = nullptr;  // set: stop at once, Error(kCancelled)
 };
 
@@ -105,6 +106,7 @@ class Runner {
   int to_ = -1, from_ = -1, page_fd_ = -1, stderr_fd_ = -1;
   Progress* progress_ = nullptr;
   int64_t started_ = 0;
+  int64_t patience_ms_;   // without a sign of progress for so long, it hangs
   int64_t until_ms_ = 0;  // of the case that is measured; 0: no limit
   CaseCost cost_;
 };

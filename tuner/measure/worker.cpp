@@ -14,6 +14,7 @@
 #include "tuner/measure/protocol.h"
 #include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
+#include "vm/runtime/cuda_device.h"
 
 namespace nimble::tuner {
 namespace {
@@ -44,7 +45,8 @@ Progress* map_progress(int fd) {
   return static_cast<Progress*>(page);
 }
 
-void answer(Bench& bench, const Frame& request, int out) {
+// `gpu`: where candidates run, or nullptr.
+void answer(Bench& bench, const Frame& request, int out, const rt::CudaDevice* gpu) {
   const auto reply = [&](MessageType type, std::span<const uint8_t> payload) {
     // Nobody listens any more: there is nothing left to do.
     if (!write_frame(out, type, payload)) ::_exit(0);
@@ -78,6 +80,12 @@ void answer(Bench& bench, const Frame& request, int out) {
                     fmt::format("type {} is not a request", static_cast<int>(request.type)));
     }
   } catch (const std::exception& e) {
+    // A kernel has ended the device for this process: so does this, as of a fault on the host. The
+    // shared page tells whose it was, and the next process has the device anew.
+    if (gpu && gpu->lost()) {
+      std::fprintf(stderr, "%s\n", e.what());
+      ::_exit(1);
+    }
     // Of a file that is sound, but needs what is not here.
     const auto* error = dynamic_cast<const Error*>(&e);
     const bool lacks =
@@ -100,12 +108,15 @@ int serve(const WorkerOptions& options) {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_IGN);
     ::signal(SIGPIPE, SIG_IGN);
     Progress* const progress = map_progress(options.progress);
-    confine();
+    // Before it is shut in: opening a driver takes files and calls that a candidate is not to have.
+    // The driver's own threads stay outside; a candidate runs in none of them.
+    const rt::CudaDevice* const gpu = options.gpu ? &rt::cuda_device() : nullptr;
+    confine(options.gpu);
     Bench bench(progress);
     ByteWriter hello;
     hello.varint(static_cast<uint64_t>(::getpid()));
     if (!write_frame(options.out, MessageType::kHello, hello.view())) return 0;
-    for (Frame request; read_frame(options.in, &request);) answer(bench, request, options.out);
+    for (Frame request; read_frame(options.in, &request);) answer(bench, request, options.out, gpu);
     return 0;
   } catch (const std::exception& e) {
     // A parent that was killed in the middle of a message is nobody's mistake.

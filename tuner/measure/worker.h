@@ -11,6 +11,7 @@ struct WorkerOptions {
   int64_t parent = 0;        // process that the worker dies with; 0: any
   int64_t memory_limit = 0;  // bytes of address space; 0: none
   std::string cpus;          // to be bound to, "0-3,8"; empty: all that it may use
+  bool gpu = false;          // candidates are of this machine's GPU
 };
 
 // Serves until the parent closes its pipe. Returns the exit code: 0, or 1 after a broken stream.

@@ -54,6 +54,7 @@ class Walk {
       values_[f.contract.symbols[i]] = symbols[i];
     values_["threads"] = threads;
     values_["thread"] = 0;
+    for (const char* block : {"block_x", "block_y", "block_z"}) values_[block] = 0;
     statement(*f.body, 1);
   }
 
@@ -326,6 +327,7 @@ const std::vector<std::string>& feature_names() {
 
 std::vector<float> features_of(const kir::Function& f, std::span<const int64_t> symbols,
                                int threads, const kernels::TargetInfo& target) {
+  if (f.launch) threads = f.launch->threads;
   const Walk w(f, symbols, threads);
   double registers = 0, scratch = 0, depth = 0;
   for (const auto& b : f.registers)

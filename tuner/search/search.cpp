@@ -74,8 +74,13 @@ Search::Features Search::make_features(const tuned::Candidate& c) const {
     for (size_t s = 0; s < out.size(); ++s) {
       const std::vector<int64_t>& symbols = options_.shapes[s];
       const uint32_t leaf = lowered.tails.choose(symbols, options_.threads);
-      out[s] = features_of(lowered.functions.at(leaf), symbols, threads, space_.target());
+      const kir::Function& f = lowered.functions.at(leaf);
+      out[s] = features_of(f, symbols, threads, space_.target());
       out[s].push_back(static_cast<float>(lowered.functions.size()));
+      if (f.launch) {
+        const std::vector<float> launch = launch_features(f, symbols, space_.target());
+        out[s].insert(out[s].end(), launch.begin(), launch.end());
+      }
     }
   } else {
     for (std::vector<float>& row : out) row.assign(feature_names().size() + 1, -1);

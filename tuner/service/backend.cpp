@@ -18,6 +18,12 @@ double thread_ms() {
   return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
 }
 
+// Kernels of candidates for a target: a GPU's stand beside this machine's CPU, which gets none.
+driver::KernelSet kernels_for(const kernels::TargetInfo& target) {
+  if (!target.is_gpu()) return {target, {}};
+  return {kernels::detect_host(), {}, {}, {target}};
+}
+
 class CompilerBackend : public Backend {
  public:
   Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
@@ -28,12 +34,11 @@ class CompilerBackend : public Backend {
     try {
       // Kernels alone, without a program around them: the worker calls them by themselves.
       exec::Executable e;
-      driver::KernelSet kernels(target, nullptr);
+      driver::KernelSet kernels = kernels_for(target);
       for (size_t c = 0; c < candidates.size(); ++c)
         kernels.add_fixed(w.group, w.constant_parameter, candidates[c], fmt::format("c{}", c));
       driver::CompileOptions options;
       options.portable = false;  // candidates are measured here
-      options.target = target;
       options.compile_threads = 1;
       kernels.finish(options, e, nullptr);
       NIMBLE_CHECK(e.kernels.size() == candidates.size(), "{} kernels of {} candidates",
@@ -55,10 +60,14 @@ class CompilerBackend : public Backend {
   std::vector<CodeText> code(const kernels::Workload& w, const tuned::Candidate& candidate,
                              const kernels::TargetInfo& target) override {
     try {
-      driver::KernelSet kernels(target, nullptr);
+      driver::KernelSet kernels = kernels_for(target);
       kernels.add_fixed(w.group, w.constant_parameter, candidate, "kernel");
       driver::KernelSet::Listing all = kernels.listing();
       if (all.kernel_ir.empty()) return {};
+      if (target.is_gpu())
+        return {{"kernel-ir", std::move(all.kernel_ir)},
+                {"cuda", std::move(all.cuda)},
+                {"ptx", std::move(all.ptx)}};
       return {{"kernel-ir", std::move(all.kernel_ir)},
               {"llvm-ir", std::move(all.llvm_ir)},
               {"assembly", std::move(all.assembly)}};

@@ -26,7 +26,7 @@ struct Built {
 
 // A form of a candidate's code, for people to read.
 struct CodeText {
-  std::string kind;  // "kernel-ir", "llvm-ir", "assembly"
+  std::string kind;  // "kernel-ir", "llvm-ir", "assembly"; of a GPU's "kernel-ir", "cuda", "ptx"
   std::string text;
 };
 

@@ -68,14 +68,14 @@ class Driver {
     const CampaignLock lock(*store_, files.lock, campaign_.uuid);
     take_campaign();
     WorkCache cache(files.work);
-    release_dead(*store_, campaign_.uuid, machine_);
+    release_dead(*store_, campaign_.uuid, on_.machine);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet, start});
-    Runner runner(runner_options(options_, cancel_));
+    Runner runner(runner_options(options_, on_.target, cancel_));
     CampaignContext context = measuring_context(options_, *store_, backend_, runner, meter, account,
-                                                target_, policy_, cancel_);
+                                                on_, policy_, cancel_);
     context.campaign = campaign_.uuid;
-    context.owner = owner_name(machine_);
+    context.owner = owner_name(on_.machine);
     context.cache = &cache;
     // They refer to the context, also where an error ends the campaign early.
     const auto end_runs = [](std::vector<std::unique_ptr<TaskRun>>* runs) { runs->clear(); };
@@ -120,33 +120,35 @@ class Driver {
 
  private:
   void prepare() {
-    target_ = runnable_target(options_.target);
-    threads_ = threads_of(options_);
+    on_ = tuning_machine(options_.target);
+    threads_ = threads_of(options_, on_.target);
     // Before the model is read: a database that cannot be opened is known at once.
     // What it writes is on the disk with the meter's next record, a second or two later; the end of
     // a campaign waits for it.
     db::OpenOptions open;
     open.durable = false;
     store_ = db::Store::open(options_.database, open);
-    ModelTasks model = tasks_of_model(options_, target_, &report_.skipped);
+    CampaignOptions options = options_;
+    if (options.last_cache_bytes == 0)
+      options.last_cache_bytes = db::last_cache_bytes(on_.hardware);
+    ModelTasks model = tasks_of_model(options, on_.target, &report_.skipped);
     policy_ = std::move(model.policy);
     tasks_ = std::move(model.tasks);
-    machine_ = db::host_machine();
-    hardware_ = store_->put(db::host_hardware());
-    toolchain_ = store_->put(tuned::toolchain_record());
+    hardware_ = store_->put(on_.hardware);
+    toolchain_ = store_->put(on_.toolchain);
   }
 
   void open_campaign() {
     db::CampaignKey key;
-    key.digest = digest_of(tasks_, target_);
+    key.digest = digest_of(tasks_, on_.target);
     key.hardware = hardware_;
     key.seed = options_.seed;
     nlohmann::json key_options{{"top_k", options_.top_k},
                                {"only_hot", options_.only_hot},
                                {"threads", threads_},
-                               {"target", target_.level},
-                               {"codegen", tuned::toolchain_record().codegen_version},
-                               {"backend", tuned::toolchain_record().version},
+                               {"target", on_.target.level},
+                               {"codegen", on_.toolchain.codegen_version},
+                               {"backend", on_.toolchain.version},
                                {"policy", policy_.text()}};
     // As usual, and as a --size of old, is as it was before there was a choice: such a campaign
     // goes on. When a search ends is no part of the key, as the budget is none.
@@ -194,7 +196,7 @@ class Driver {
         r.label = t.label;
         r.threads = threads;
         r.calls = t.calls;
-        r.workload = db::key_of(tuned::workload_record(t.workload(), target_, threads));
+        r.workload = db::key_of(tuned::workload_record(t.workload(), on_.target, threads));
         // Of this toolchain: another's may be active beside it.
         db::NewDispatchTable slot;
         slot.workload = r.workload;
@@ -468,11 +470,10 @@ class Driver {
   Policy policy_;
   Backend& backend_;
   const std::atomic<bool>& cancel_;
-  kernels::TargetInfo target_;
+  TuningMachine on_;
   std::vector<int64_t> threads_;
   std::unique_ptr<db::Store> store_;
   std::vector<TuningTask> tasks_;
-  db::Machine machine_;
   db::Hash hardware_, toolchain_;
   db::Campaign campaign_;
   bool continued_ = false;  // finished before, goes on with a larger budget

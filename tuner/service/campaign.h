@@ -40,7 +40,7 @@ struct CampaignOptions {
   // A name of policy_class.h. Empty: what the model implies on a machine whose last cache holds so
   // many bytes.
   std::string policy_class;
-  int64_t last_cache_bytes = 0;  // 0: this machine's
+  int64_t last_cache_bytes = 0;  // 0: what it is measured on has
   Policy policy;                 // how times are taken; its class is replaced
 };
 

@@ -23,13 +23,13 @@ std::string text_of_file(const std::string& path) {
 
 // What a report is about: one that was kept goes on if it is about the same.
 std::string question_of(const DispatchReportOptions& o, const std::vector<TuningTask>& tasks,
-                        const kernels::TargetInfo& target, const std::vector<int64_t>& threads,
+                        const TuningMachine& on, const std::vector<int64_t>& threads,
                         const std::string& policy, db::Store& store) {
   // Times of another machine, or of other code, are not to be told beside these.
   std::string text =
       fmt::format("{} {} {} {} {} {} {} {}", store.identity(), policy, o.campaign.top_k,
-                  o.shapes.seed, fmt::join(threads, ","), target.level,
-                  db::key_of(db::host_hardware()), tuned::toolchain_record().codegen_version);
+                  o.shapes.seed, fmt::join(threads, ","), on.target.level, db::key_of(on.hardware),
+                  on.toolchain.codegen_version);
   // Without these the question is the one that it was before they could be asked.
   if (o.look_s != DispatchReportOptions{}.look_s) text += fmt::format(" looks of {}", o.look_s);
   if (o.searches > 0) text += fmt::format(" {} searches of {}", o.searches, o.search_trials);
@@ -62,21 +62,22 @@ RegretSummary summary_of(const std::vector<ShapeRegret>& shapes,
 
 DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& backend,
                                const std::atomic<bool>& cancel) {
-  const CampaignOptions& o = options.campaign;
+  CampaignOptions o = options.campaign;
   const MachineLock machine_lock = lock_machine(o, "trying dispatch of", cancel);
   const auto start = std::chrono::steady_clock::now();
   Account account(start);
-  const kernels::TargetInfo target = runnable_target(o.target);
-  const std::vector<int64_t> threads = threads_of(o);
+  const TuningMachine on = tuning_machine(o.target);
+  if (o.last_cache_bytes == 0) o.last_cache_bytes = db::last_cache_bytes(on.hardware);
+  const std::vector<int64_t> threads = threads_of(o, on.target);
   db::OpenOptions open;
   open.create = false;
   const std::unique_ptr<db::Store> store = db::Store::open(o.database, open);
   DispatchReport report;
   const ModelTasks model = tasks_of_model(
-      o, target, [&](const ir::Module& m) { return drawn_points(m, options.shapes); },
+      o, on.target, [&](const ir::Module& m) { return drawn_points(m, options.shapes); },
       &report.skipped);
   const std::string question =
-      question_of(options, model.tasks, target, threads, model.policy.text(), *store);
+      question_of(options, model.tasks, on, threads, model.policy.text(), *store);
   std::optional<DispatchReport> before;
   if (!options.file.empty() && std::filesystem::exists(options.file))
     before = report_from_text(text_of_file(options.file), question, options.file);
@@ -87,9 +88,9 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
   }
 
   ProgressMeter meter({o.database, "", o.budget_s, report.consumed_s, !o.quiet, start});
-  Runner runner(runner_options(o, cancel));
+  Runner runner(runner_options(o, on.target, cancel));
   CampaignContext context =
-      measuring_context(o, *store, backend, runner, meter, account, target, model.policy, cancel);
+      measuring_context(o, *store, backend, runner, meter, account, on, model.policy, cancel);
   context.seed = options.shapes.seed;
   for (const std::string& s : report.skipped) meter.note("skipped " + s);
 

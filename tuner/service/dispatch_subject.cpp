@@ -6,7 +6,6 @@
 
 #include "compiler/tuned/overlay.h"
 #include "compiler/tuned/tuned.h"
-#include "db/store/host_records.h"
 #include "tuner/measure/statistics.h"
 #include "vm/base/error.h"
 #include "vm/executable/dispatch_json.h"
@@ -141,8 +140,8 @@ void DispatchSubject::measure() {
 void DispatchSubject::find_table(const std::string& policy_class) {
   const db::LookupResult found = context_.store.lookup(
       {tuned::workload_record(task_.workload(), context_.target, records_.threads()),
-       db::host_hardware(),
-       tuned::toolchain_record(),
+       *context_.store.hardware(context_.hardware),
+       tuned::toolchain_record(context_.target),
        tuned::template_versions(),
        {policy_class}});
   if (found.outcome == db::LookupOutcome::kHardMismatch)

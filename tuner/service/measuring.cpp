@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "db/store/host_records.h"
 #include "db/store/place.h"
 #include "vm/base/cpu.h"
+#include "vm/base/error.h"
 
 namespace nimble::tuner {
 
@@ -19,15 +19,25 @@ MachineLock lock_machine(const CampaignOptions& options, const std::string& doin
                      });
 }
 
-RunnerOptions runner_options(const CampaignOptions& options, const std::atomic<bool>& cancel) {
+RunnerOptions runner_options(const CampaignOptions& options, const kernels::TargetInfo& target,
+                             const std::atomic<bool>& cancel) {
   RunnerOptions out;
   out.program = options.worker.empty() ? worker_program() : options.worker;
   out.hang_ms = options.hang_ms;
+  out.gpu = target.is_gpu();
   out.cancel = &cancel;
   return out;
 }
 
-std::vector<int64_t> threads_of(const CampaignOptions& options) {
+std::vector<int64_t> threads_of(const CampaignOptions& options, const kernels::TargetInfo& target) {
+  if (target.is_gpu()) {
+    for (const int64_t n : options.threads)
+      if (n != 1)
+        throw Error(Status::kInvalidArgument, fmt::format("--threads {}", n),
+                    fmt::format("kernels of {} are started by one thread", target.level),
+                    "leave --threads out");
+    return {1};
+  }
   if (options.threads.empty()) return {host_cpu().usable_threads()};
   std::vector<int64_t> out;
   for (const int64_t n : options.threads)
@@ -37,17 +47,17 @@ std::vector<int64_t> threads_of(const CampaignOptions& options) {
 
 CampaignContext measuring_context(const CampaignOptions& options, db::Store& store,
                                   Backend& backend, Runner& runner, ProgressMeter& meter,
-                                  Account& account, const kernels::TargetInfo& target,
-                                  const Policy& policy, const std::atomic<bool>& cancel) {
+                                  Account& account, const TuningMachine& on, const Policy& policy,
+                                  const std::atomic<bool>& cancel) {
   return {.store = store,
           .backend = backend,
           .runner = runner,
           .meter = meter,
           .account = account,
-          .target = target,
-          .hardware = store.put(db::host_hardware()),
-          .toolchain = store.put(tuned::toolchain_record()),
-          .machine = store.put(db::host_machine()),
+          .target = on.target,
+          .hardware = store.put(on.hardware),
+          .toolchain = store.put(on.toolchain),
+          .machine = store.put(on.machine),
           .policy = policy,
           .seed = static_cast<uint64_t>(options.seed),
           .random_search = options.random_search,

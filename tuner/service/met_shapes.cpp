@@ -87,7 +87,8 @@ Trace trace_of_session(const std::string& text, const std::string& file, const s
 
 MetShapesReport count_met_shapes(db::Store& store, const MetShapesOptions& options) {
   MetShapesReport report;
-  const kernels::TargetInfo target = runnable_target(options.model.target);
+  require_cpu(kernels::target_by_name(options.model.target), "shapes are counted");
+  const kernels::TargetInfo target = tuning_machine(options.model.target).target;
   Trace trace;
   std::vector<ModelPoint> rows;
   const auto points = [&](const ir::Module& typed) {
@@ -112,7 +113,7 @@ MetShapesReport count_met_shapes(db::Store& store, const MetShapesOptions& optio
   };
   const ModelTasks model = tasks_of_model(options.model, target, points, &report.left_out);
   report.runs = trace.total;
-  const std::vector<int64_t> threads = threads_of(options.model);
+  const std::vector<int64_t> threads = threads_of(options.model, target);
   const db::Machine machine = db::host_machine();
   const std::string source =
       options.source.empty()

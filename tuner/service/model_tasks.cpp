@@ -7,31 +7,15 @@
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/tuned/policy_class.h"
 #include "db/store/host_records.h"
-#include "vm/base/cpu.h"
+#include "vm/base/device_number.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
 
-namespace {
-
-void refuse_gpu(const kernels::TargetInfo& target) {
+void require_cpu(const kernels::TargetInfo& target, const std::string& what) {
   if (target.is_gpu())
-    throw Error(Status::kUnsupported, "--target " + target.level,
-                "kernels of GPUs are not tuned yet",
-                "compile without: each has its template's default schedule");
-}
-
-}  // namespace
-
-kernels::TargetInfo runnable_target(const std::string& name) {
-  const kernels::TargetInfo target = kernels::target_by_name(name);
-  refuse_gpu(target);
-  if (!host_cpu().has(target.level))
-    throw Error(
-        Status::kUnsupported, "--target " + name,
-        fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
-        "tune on the machine that the code is for");
-  return target;
+    throw Error(Status::kUnsupported, "--target " + target.level, what + " for CPUs alone",
+                "run nimble tune --target " + target.level + " on a machine that has the GPU");
 }
 
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
@@ -55,10 +39,13 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
 
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           const PointsOf& points, std::vector<std::string>* skipped) {
-  refuse_gpu(target);
   const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
   passes::PassContext context;
-  context.target = target;
+  context.target = target.is_gpu() ? kernels::detect_host() : target;
+  if (target.is_gpu()) {
+    context.gpu = target;
+    context.device = kCudaDevice;
+  }
   context.precision = options.precision;
   context.winograd = options.winograd;
   const ir::Module lowered = passes::run_pipeline(typed, context);

@@ -15,15 +15,16 @@ struct ModelTasks {
   Policy policy;  // that of the options, of the class that they name or the model implies
 };
 
-// Error(kUnsupported) for a target whose code this machine cannot run.
-kernels::TargetInfo runnable_target(const std::string& name);
+// Error(kUnsupported) for a GPU's target. `what` is for CPUs alone: "a fleet measures".
+void require_cpu(const kernels::TargetInfo& target, const std::string& what);
 
 // Of a model once it is typed.
 using PointsOf = std::function<std::vector<WeightedPoint>(const ir::Module&)>;
 
 // Imports, types and lowers the model that the options name for `target` and finds its workloads at
-// these points, or at the options' sizes. Those that cannot be tuned stand in `skipped`, with the
-// reason. Errors of the importer; kUnsupported if nothing can be tuned.
+// these points, or at the options' sizes. For a GPU's target, which stands beside this machine's
+// CPU, those of the GPU. Those that cannot be tuned stand in `skipped`, with the reason. Errors of
+// the importer; kUnsupported if nothing can be tuned.
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           const PointsOf& points, std::vector<std::string>* skipped);
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,

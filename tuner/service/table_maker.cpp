@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "compiler/kernels/vendor.h"
 #include "compiler/tuned/tuned.h"
 #include "tuner/service/regret.h"
+#include "tuner/space/space.h"
 #include "vm/base/error.h"
 #include "vm/executable/dispatch_json.h"
 
@@ -57,11 +59,20 @@ void put_first(TableEvidence& e, const db::Hash& config) {
     std::rotate(exact_only.begin(), exact_only.begin() + at, exact_only.begin() + at + 1);
 }
 
+namespace {
+
+bool is_exact_only(const db::ConfigInfo& info) {
+  return info.template_name == tuned::kVendorTemplate &&
+         kernels::serves_exact_sizes(candidate_of(info.template_name, info.json).vendor);
+}
+
+}  // namespace
+
 void mark_exact_only(db::Store& store, TableEvidence& e) {
   e.cross.exact_only.clear();
   for (const db::Hash& config : e.configs) {
     const std::optional<db::ConfigInfo> info = store.config(config);
-    e.cross.exact_only.push_back(info && info->template_name == tuned::kVendorTemplate ? 1 : 0);
+    e.cross.exact_only.push_back(info && is_exact_only(*info) ? 1 : 0);
   }
 }
 

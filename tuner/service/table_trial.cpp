@@ -3,7 +3,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "db/store/host_records.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
 #include "tuner/service/measuring.h"
@@ -74,17 +73,16 @@ TableTrial try_table(const TableTrialOptions& options, Backend& backend,
   if (!workload)
     throw Error(Status::kCorrupt, "dispatch table " + draft.uuid,
                 "is of a workload that the database does not have", "nimble db check");
-  check_slot(draft, store->put(db::host_hardware()), store->put(tuned::toolchain_record()));
-
   CampaignOptions o = options.campaign;
   o.policy_class = draft.policy_class;
-  const kernels::TargetInfo target = runnable_target(o.target);
+  const TuningMachine on = tuning_machine(o.target);
+  const kernels::TargetInfo& target = on.target;
+  check_slot(draft, store->put(on.hardware), store->put(on.toolchain));
   std::vector<std::string> skipped;
   const ModelTasks model = tasks_of_model(o, target, &skipped);
   const TuningTask& task = task_of(model.tasks, draft, target, workload->threads, o.model);
   check_tree(draft, task.workload().contract.symbols);
 
-  const db::Machine machine = db::host_machine();
   db::CampaignKey key;
   key.digest = draft.uuid;
   key.hardware = draft.hardware;
@@ -97,11 +95,11 @@ TableTrial try_table(const TableTrialOptions& options, Backend& backend,
   out.label = fmt::format("{}, {} threads", task.label, workload->threads);
   out.campaign = store->create_campaign(key, o.budget_s, o.command);
   ProgressMeter meter({o.database, out.campaign, o.budget_s, 0, !o.quiet, start});
-  Runner runner(runner_options(o, cancel));
+  Runner runner(runner_options(o, target, cancel));
   CampaignContext context =
-      measuring_context(o, *store, backend, runner, meter, account, target, model.policy, cancel);
+      measuring_context(o, *store, backend, runner, meter, account, on, model.policy, cancel);
   context.campaign = out.campaign;
-  context.owner = owner_name(machine);
+  context.owner = owner_name(on.machine);
   meter.task(out.label, 0);
   try {
     TaskRun run(context, task, workload->threads);

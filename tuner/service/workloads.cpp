@@ -12,6 +12,7 @@
 #include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/support/rewrite.h"
+#include "vm/base/device_number.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -319,6 +320,7 @@ std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
     ir::Module alone;
     alone.set(name, f);
     for (driver::WorkloadUse& use : driver::workloads_of(alone)) {
+      if (is_gpu(use.device) != target.is_gpu()) continue;
       const double calls = static_cast<double>(use.calls) * (loops.contains(name) ? mean_size : 1);
       const auto [it, fresh] = by_key.emplace(use.workload.identity(), out.size());
       if (!fresh) {

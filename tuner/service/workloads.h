@@ -65,8 +65,9 @@ class PossibleSizes {
 // steps, the longest sum.
 void complete(TuningTask& task);
 
-// The workloads of a lowered module at these points, in order of first appearance. Workloads that
-// no template serves are left out; `skipped` names them with the reason.
+// The workloads of a lowered module at these points that run on the target's device, the CPU or the
+// GPU, in order of first appearance. Workloads that no template serves are left out; `skipped`
+// names them with the reason.
 std::vector<TuningTask> tuning_tasks(const ir::Module& lowered,
                                      const std::vector<WeightedPoint>& points,
                                      const kernels::TargetInfo& target,

@@ -31,7 +31,7 @@ Space::Space(const kernels::Workload& w, const kernels::TargetInfo& t) : workloa
     throw Error(Status::kUnsupported, "workload " + w.anchor,
                 fmt::format("no kernel template serves it on {}", t.level),
                 "nimble check lists what is served");
-  if (const auto call = kernels::vendor_call_of(w, &no_vendor_)) vendor_ = call->routine;
+  if (const auto call = kernels::vendor_call_of(w, t, &no_vendor_)) vendor_ = call->routine;
 }
 
 std::optional<tuned::Candidate> Space::vendor_candidate() const {

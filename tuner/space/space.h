@@ -1,5 +1,6 @@
 // What the search may choose from: every template that accepts a workload, each with the product
-// of its knobs less what it rejects, and the vendor's routine where it computes the workload.
+// of its knobs less what it rejects, and the vendor's routine where it computes the workload on
+// such a target.
 //
 // A point is a Candidate as the compiler takes it. All randomness comes from a generator that the
 // caller seeds: equal seeds walk equal ways.

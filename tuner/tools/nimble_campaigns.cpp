@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "compiler/tools/common.h"
+#include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
 #include "tuner/service/measuring.h"
@@ -71,10 +72,16 @@ int submit(const Arguments& a, const std::string& command) {
   const auto store = open(a, true, true);  // before the model is read: what fails here fails first
   const bool here = a.hardware.empty() || a.hardware == "this";
   const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
+  if (const std::optional<int> capability = db::gpu_capability(hardware))
+    throw Error(Status::kUnsupported, "--hardware " + a.hardware,
+                fmt::format("{} is a GPU, and a fleet measures for CPUs alone",
+                            printable(hardware.model_name)),
+                "run nimble tune --target with the GPU's architecture on a machine that has it");
   // "native" is the level of the machine that will measure.
   const bool native = a.options.target == "native";
   const kernels::TargetInfo target = native && !here ? kernels::target_of_isa(hardware.isa)
                                                      : kernels::target_by_name(a.options.target);
+  tuner::require_cpu(target, "a fleet measures");
   if (here && !host_cpu().has(target.level))
     throw Error(
         Status::kUnsupported, "--target " + a.options.target,
@@ -91,7 +98,7 @@ int submit(const Arguments& a, const std::string& command) {
   tuner::Submission s;
   s.tasks = std::move(model.tasks);
   s.policy = model.policy;
-  s.threads = tuner::threads_of(a.options);
+  s.threads = tuner::threads_of(a.options, target);
   s.target = target.level;
   s.top_k = a.options.top_k;
   s.only_hot = a.options.only_hot;

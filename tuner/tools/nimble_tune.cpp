@@ -31,7 +31,8 @@ constexpr char kAbout[] =
 constexpr char kEpilogue[] =
     "Examples:\n"
     "  nimble tune model.onnx --db tuning.db --budget 5m\n"
-    "  nimble tune all-MiniLM-L6-v2/ --db tuning.db --trace lengths.tsv:pair --threads 1,2\n\n"
+    "  nimble tune all-MiniLM-L6-v2/ --db tuning.db --trace lengths.tsv:pair --threads 1,2\n"
+    "  nimble tune model.onnx --db tuning.db --target sm_90a\n\n"
     "The database can also be named by the environment variable NIMBLE_DB.";
 
 std::string ns_text(const Json& value) {
@@ -199,12 +200,13 @@ int run(int argc, char** argv) {
                                                     : "; " + report.ended);
     if (report.spending.wall_s > 0) std::cerr << text_of(report.spending) << '\n';
     std::cerr << fmt::format(
-        "next: nimble compile {0} --db {1} -o model.nimble\n"
+        "next: nimble compile {0}{2} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
         tools::model_text(options.model, arguments.shapes, options.import, options.precision,
                           options.winograd),
-        shell_word(db::printable_place(options.database)));
+        shell_word(db::printable_place(options.database)),
+        options.target == "native" ? "" : " --target " + options.target);
   }
   return report.interrupted ? kExitInterrupted : kExitOk;
 }

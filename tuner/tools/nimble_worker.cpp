@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
   app.add_option("--memory-limit", options.memory_limit, "Bytes of address space; 0: no limit")
       ->check(number_from_zero());
   app.add_option("--cpus", options.cpus, "CPUs to be bound to: 0-3,8")->group("");
+  app.add_flag("--gpu", options.gpu, "Candidates are of this machine's GPU")->group("");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;
   if (!serve) return report(format);
   // What a kernel or a library prints must not land among the messages.

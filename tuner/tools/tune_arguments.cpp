@@ -43,7 +43,10 @@ void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
-  app.add_option("--target", options.target, machine_target_names())
+  app.add_option("--target", options.target,
+                 machine_target_names() +
+                     "; but for fleets also one that this machine's NVIDIA GPU runs, such as "
+                     "sm_90a: the kernels that run there (docs/cuda.md)")
       ->capture_default_str()
       ->check(one_target());
 }

@@ -76,6 +76,13 @@ float real(const Json& j, const char* name) {
   return static_cast<float>(v);
 }
 
+bool flag(const Json& j, const char* name) {
+  const auto it = j.find(name);
+  if (it == j.end()) return false;
+  if (!it->is_boolean()) corrupt(fmt::format("{} is neither true nor false", name));
+  return it->get<bool>();
+}
+
 std::string text(const Json& j, const char* name) {
   const auto it = j.find(name);
   if (it == j.end() || !it->is_string()) corrupt(fmt::format("it has no text {}", name));
@@ -114,6 +121,10 @@ VendorCall read(const Json& j) {
   const int64_t least = j.contains("panel") || j.contains("image") ? 1 : 0;
   out.k = number(j, "k", least, kLargest);
   out.n = number(j, "n", least, kLargest);
+  out.transpose_x = flag(j, "transpose_x");
+  out.transpose_w = flag(j, "transpose_w");
+  if ((out.transpose_x || out.transpose_w) && least == 1)
+    corrupt("only a product of plain matrices is transposed");
   if (j.contains("panel")) {
     const auto panel = numbers<2>(j, "panel", 1);
     if (panel[0] > 4096 || panel[1] > 4096) corrupt("its panels are too wide");
@@ -131,7 +142,6 @@ VendorCall read(const Json& j) {
     const auto taps = try_mul(image.kernel[0], image.kernel[1]);
     if (!taps || out.k % *taps != 0 || out.n % image.groups != 0)
       corrupt("its windows and groups do not divide its weights");
-    if (image.channels_first && image.groups != 1) corrupt("images NCHW have one group");
     out.image = image;
   }
   if (const auto it = j.find("then"); it != j.end()) {
@@ -170,6 +180,8 @@ std::string to_json(const VendorCall& c) {
             {"y", c.y},
             {"k", c.k},
             {"n", c.n}};
+  if (c.transpose_x) j["transpose_x"] = true;
+  if (c.transpose_w) j["transpose_w"] = true;
   if (c.panel) j["panel"] = {c.panel->width, c.panel->group};
   if (c.image) {
     j["image"] = {{"kernel", c.image->kernel},

@@ -5,6 +5,8 @@
 //    "library": "oneDNN 2.6.3 …",         that it was measured with: another one is not called
 //    "x": 0, "w": 1, "y": 3,              tensors of the contract, counted from 0
 //    "k": 768, "n": 3072,                 the weights as a matrix
+//    "transpose_x": true,                 x is (…, k, m), w (…, n, k); none: (…, m, k), (…, k, n)
+//    "transpose_w": true,
 //    "panel": [48, 1],                    constant weights in panels of so many columns, rows in
 //                                         such groups (compiler/ir/layout.h); none: row-major
 //    "image": {"kernel": [3, 3], …},      a convolution's windows; none: a product
@@ -52,8 +54,9 @@ struct VendorCall {
     std::array<int64_t, 2> kernel{}, strides{}, dilations{};
     std::array<int64_t, 4> pads{};  // top, left, bottom, right
     int64_t groups = 1;
-    // Images NCHW, and the weights' rows are channels and taps, not taps and channels. The result
-    // is NHWC all the same.
+    // Images NCHW, and the weights' rows are channels and taps, not taps and channels. oneDNN's
+    // result is NHWC all the same, and it has one group then. cuDNN's is NCHW, too, its weights are
+    // filters, channels of a group, and taps; what is added and has one axis is of the channels.
     bool channels_first = false;
     friend bool operator==(const Image&, const Image&) = default;
   };
@@ -66,6 +69,7 @@ struct VendorCall {
   // Of a convolution: k counts the taps of one group's channels, n all filters. Of a product with
   // weights row-major either may be 0: then it is what their tensor says.
   int64_t k = 0, n = 0;
+  bool transpose_x = false, transpose_w = false;  // of a product
   std::optional<Panel> panel;
   std::optional<Image> image;
   std::vector<VendorStep> then;

@@ -312,14 +312,16 @@ class Verifier {
   }
 
   void check_launch(const Place& where, const Kernel& k, const Implementation& i) {
-    const bool gpu = is_gpu(k.device);
-    if (gpu && i.kind != ImplementationKind::kNative)
+    const bool gpu = is_gpu(k.device), native = i.kind == ImplementationKind::kNative;
+    // A vendor's routine gets addresses of the device's, and what it is told is checked where it is
+    // prepared and called (vm/library/device_routine.h).
+    if (gpu && !native && i.kind != ImplementationKind::kVendor)
       return report<Fault::kGpuImplementation>(where, i.symbol, static_cast<int>(i.kind));
     if (!i.launch) {
-      if (gpu) report<Fault::kLaunchMissing>(where, i.symbol);
+      if (gpu && native) report<Fault::kLaunchMissing>(where, i.symbol);
       return;
     }
-    if (!gpu) return report<Fault::kLaunchElsewhere>(where, i.symbol);
+    if (!gpu || !native) return report<Fault::kLaunchElsewhere>(where, i.symbol);
     for (const DimProgram& p : i.launch->grid) is_program(where, p, k.contract.symbols.size());
     const uint32_t threads = i.launch->threads;
     if (threads == 0 || threads % Launch::kWarp != 0 || threads > Launch::kMaxThreads)

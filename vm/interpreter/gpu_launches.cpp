@@ -6,6 +6,7 @@
 #include "vm/base/error.h"
 #include "vm/executable/launch.h"
 #include "vm/interpreter/kernel_faults.h"
+#include "vm/interpreter/library_arguments.h"
 
 namespace nimble::rt {
 namespace {
@@ -43,18 +44,87 @@ void GpuLaunches::prepare(CudaDevice& device) {
   device_ = &device;
 }
 
-KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFrame* frame,
-                                     Profiler* profiler) {
+void GpuLaunches::note(uint32_t index, std::span<const int64_t> symbols) {
+  Since& since = since_[index];
+  if (since.launches++ == 0) launched_.push_back(index);
+  std::copy(symbols.begin(), symbols.end(), since.symbols.begin());
+}
+
+void GpuLaunches::enter() {
+  if (!entered_) device_->enter();
+  entered_ = true;
+}
+
+void GpuLaunches::start_timed(uint32_t index, const KernelCallResult& done,
+                              std::span<const int64_t> symbols,
+                              const std::function<void()>& start) {
+  device_->enter();
+  const size_t events = next_events();
+  Timed timed{index, done.implementation, done.threads, events, {symbols.begin(), symbols.end()}};
+  device_->record(events_[events]->get());
+  if (timed_.empty()) began_ = Profiler::now();
+  start();
+  device_->record(events_[events + 1]->get());
+  timed_.push_back(std::move(timed));
+}
+
+std::optional<KernelCallResult> GpuLaunches::start_routine(uint32_t index,
+                                                           const KernelTarget& target,
+                                                           std::span<const Value> arguments,
+                                                           Scratch& scratch, KernelFrame* frame,
+                                                           Profiler* profiler) {
+  const PreparedKernel& k = kernels_[index];
+  refuse_overlaps(k, arguments, frame);
+  const std::span<const LibraryTensor> tensors = library_tensors(k, arguments, frame);
+  device_->enter_quietly();
+  std::string why;
+  const std::shared_ptr<const DeviceCall> call = target.device_routine->find(tensors, &why);
+  void* space = nullptr;
+  if (call) try {
+      if (const uint64_t bytes = call->workspace_bytes(); bytes > 0)
+        space = scratch.at_least(bytes);
+    } catch (const Error& e) {
+      // Ours may do with less.
+      if (!k.stand_in || e.status() != Status::kExhausted) throw;
+      return std::nullopt;
+    }
+  if (!call) {
+    if (k.stand_in) return std::nullopt;
+    throw Error(Status::kUnsupported, "",
+                fmt::format("{}: {} has nothing for these sizes ({}), and nothing stands in for it",
+                            kernel_text(k), target.library->name, why),
+                "compile the model again: what stands in for it is made then");
+  }
+  const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
+  const KernelCallResult done{target.implementation, 1};
+  note(index, symbols);
+  if (profiler) {
+    start_timed(index, done, symbols, [&] { call->start(tensors, space); });
+  } else {
+    device_->enter();  // its kernels are none of a stretch
+    entered_ = true;
+    call->start(tensors, space);
+  }
+  return done;
+}
+
+KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> arguments,
+                                     Scratch& scratch, KernelFrame* frame, Profiler* profiler) {
   const PreparedKernel& k = kernels_[index];
   if (!device_) [[unlikely]]
     prepare(static_cast<CudaDevice&>(*k.device));
   const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
-  const KernelTarget& target =
-      k.targets[k.single ? k.kernel->dispatch.nodes[0].yes
-                         : k.kernel->dispatch.choose(symbols, kHostThreads)];
-  const exec::Launch& launch = *target.launch;
+  const KernelTarget* target =
+      &k.targets[k.single ? k.kernel->dispatch.nodes[0].yes
+                          : k.kernel->dispatch.choose(symbols, kHostThreads)];
+  if (target->device_routine) {
+    if (const auto done = start_routine(index, *target, arguments, scratch, frame, profiler))
+      return *done;
+    target = &*k.stand_in;
+  }
+  const exec::Launch& launch = *target->launch;
   const std::array<uint32_t, 3> grid = grid_of(k, launch, symbols);
-  KernelCallResult done{target.implementation, static_cast<int32_t>(launch.threads)};
+  KernelCallResult done{target->implementation, static_cast<int32_t>(launch.threads)};
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return done;
 
   void* space = nullptr;
@@ -68,20 +138,16 @@ KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFra
   }
   void* const status = static_cast<int32_t*>(cells_->of_device()) + index;
   const size_t parameters = launch_parameters(k);
-  words_->set(target.function, grid, launch.threads, launch.shared_bytes, parameters);
+  words_->set(target->function, grid, launch.threads, launch.shared_bytes, parameters);
   uint64_t* word = words_->parameters();
   for (uint32_t i = 0; i < k.tensors; ++i) *word++ = word_of(frame->buffers[i]);
   for (const int64_t symbol : symbols) *word++ = static_cast<uint64_t>(symbol);
   *word++ = word_of(space);
   *word = word_of(status);
 
-  // Told before it happens: what the hardware then finds names it.
-  Since& since = since_[index];
-  if (since.launches++ == 0) launched_.push_back(index);
-  std::copy(symbols.begin(), symbols.end(), since.symbols.begin());
+  note(index, symbols);
   if (!profiler && stretches_->on()) [[likely]] {
-    if (!entered_) device_->enter();
-    entered_ = true;
+    enter();
     stretches_->add(*words_);
     return done;
   }
@@ -89,20 +155,12 @@ KernelCallResult GpuLaunches::launch(uint32_t index, Scratch& scratch, KernelFra
   const auto start = [&] {
     device_->launch(call.function, call.grid, call.threads, call.shared_bytes, call.parameters);
   };
-  if (!profiler) {
-    if (!entered_) device_->enter();
-    entered_ = true;
+  if (profiler) {
+    start_timed(index, done, symbols, start);
+  } else {
+    enter();
     start();
-    return done;
   }
-  device_->enter();
-  const size_t events = next_events();
-  Timed timed{index, target.implementation, events, {symbols.begin(), symbols.end()}};
-  device_->record(events_[events]->get());
-  if (timed_.empty()) began_ = Profiler::now();
-  start();
-  device_->record(events_[events + 1]->get());
-  timed_.push_back(std::move(timed));
   return done;
 }
 
@@ -116,11 +174,9 @@ size_t GpuLaunches::next_events() {
 void GpuLaunches::tell(Profiler* profiler) {
   for (const Timed& t : timed_) {
     const int64_t ns = events_[t.events + 1]->since(*events_[t.events]);
-    const int32_t threads =
-        static_cast<int32_t>(kernels_[t.kernel].targets[t.implementation].launch->threads);
-    profiler->add_kernel(t.kernel, t.implementation, threads, t.symbols, ns);
+    profiler->add_kernel(t.kernel, t.implementation, t.threads, t.symbols, ns);
     if (Trace* trace = profiler->trace())
-      trace->add_kernel(t.kernel, t.implementation, threads, t.symbols,
+      trace->add_kernel(t.kernel, t.implementation, t.threads, t.symbols,
                         began_ + events_[t.events]->since(*events_[timed_.front().events]), ns);
   }
 }

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,10 +30,12 @@ class GpuLaunches {
   GpuLaunches(const GpuLaunches&) = delete;
   GpuLaunches& operator=(const GpuLaunches&) = delete;
 
-  // Starts the model's kernel `index`, whose arguments are bound. Error(kFatal) for a grid that no
-  // GPU takes. With a profiler it is told, when the launch has been waited for, how long the kernel
-  // took.
-  KernelCallResult launch(uint32_t index, Scratch& scratch, KernelFrame* frame, Profiler* profiler);
+  // Starts the model's kernel `index`, whose arguments are bound: its code, or a vendor's routine,
+  // for which the kernel's code stands in where the library has nothing for the call. Error(kFatal)
+  // for a grid that no GPU takes. With a profiler it is told, when the launch has been waited for,
+  // how long the kernel took.
+  KernelCallResult launch(uint32_t index, std::span<const Value> arguments, Scratch& scratch,
+                          KernelFrame* frame, Profiler* profiler);
   // Before a slice of a run, whose launches are made on one thread.
   void begin_slice() { entered_ = false; }
   // At its end, nothing may be put off (gpu_stretches.h): it is started, or dropped if the run has
@@ -66,10 +70,22 @@ class GpuLaunches {
   // A launch that is timed, and its events' place.
   struct Timed {
     uint32_t kernel = 0, implementation = 0;
+    int32_t threads = 0;  // of a block; 1 of a routine
     size_t events = 0;
     std::vector<int64_t> symbols;
   };
   void prepare(CudaDevice& device);
+  // Has a vendor's routine started; nothing where it has none for the call.
+  std::optional<KernelCallResult> start_routine(uint32_t index, const KernelTarget& target,
+                                                std::span<const Value> arguments, Scratch& scratch,
+                                                KernelFrame* frame, Profiler* profiler);
+  // Told before it happens: what the hardware then finds names the kernel.
+  void note(uint32_t index, std::span<const int64_t> symbols);
+  // The device's context is the thread's for this slice, and stretches go on.
+  void enter();
+  // Between two events.
+  void start_timed(uint32_t index, const KernelCallResult& done, std::span<const int64_t> symbols,
+                   const std::function<void()>& start);
   // The two events of the next timed launch.
   size_t next_events();
   void tell(Profiler* profiler);

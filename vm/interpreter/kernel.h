@@ -52,6 +52,10 @@ struct KernelTarget {
   const LibraryKernel* library = nullptr;
   // Of the library's kernels that are made ready before they run.
   std::shared_ptr<VendorRoutine> routine;
+  // Of a GPU's library.
+  std::shared_ptr<DeviceRoutine> device_routine;
+  // Whether it may have nothing for a call.
+  bool is_routine() const { return routine || device_routine; }
   bool portable = false;  // the kernel's portable form
   int32_t max_threads = 0;
   bool divisible = false;  // may be cut into more shares than threads
@@ -95,7 +99,7 @@ struct PreparedKernel {
   bool uses_scratch = true;
   bool library = false;      // any of the targets is the library's
   bool single = false;       // the tree is one leaf
-  bool launches = false;     // its targets are a GPU's
+  bool launches = false;     // its targets are a GPU's: code, or a library's routines
   uint32_t alignment = 1;    // of arguments of launches: a power of two
   Device* device = nullptr;  // where it runs
   uint64_t memory() const;   // bytes that it takes

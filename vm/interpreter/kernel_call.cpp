@@ -8,11 +8,11 @@
 #include "vm/interpreter/collapse.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/kernel_faults.h"
+#include "vm/interpreter/library_arguments.h"
+#include "vm/runtime/cuda_device.h"
 
 namespace nimble::rt {
 namespace {
-
-using exec::Access;
 
 // What the threads of a region share.
 struct Region {
@@ -68,83 +68,8 @@ void run_portable(const PreparedKernel& k, std::span<const Value> arguments, Scr
     fail_check(k, status, symbols);
 }
 
-// The shape as the contract has accepted it, and as its verifier reasons about it.
-std::span<const int64_t> contract_shape(const Tensor& t, uint8_t rank, CollapsedShape* space) {
-  if (t.rank == rank) return t.shape();
-  const int surplus = t.rank - rank;
-  try_collapse(t, surplus, space->data());  // bind_arguments has looked
-  std::copy_n(t.extents.begin() + surplus + 1, rank - 1, space->begin() + 1);
-  return {space->data(), rank};
-}
-
 // To wake another thread and wait for it.
 constexpr uint64_t kStepsPerThread = 512;
-
-// Arguments up to which comparing them in pairs is faster than sorting.
-constexpr size_t kFewArguments = 16;
-
-// Where a tensor lies. `end` is `begin` if there is nothing in it.
-KernelFrame::Range range_of(const Tensor& t, size_t argument, bool written) {
-  const auto begin = reinterpret_cast<uintptr_t>(t.data());
-  return {begin, begin + bytes_of(t), argument, written};
-}
-
-// Operators of the library assume that what they write is nobody else's. (Native code is trusted to
-// stand what the compiler plans, and portable code checks each access.) `written`: the tensor that
-// is argument `at`, among few.
-void refuse_overlap(const PreparedKernel& k, std::span<const Value> arguments,
-                    const Tensor& written, size_t at) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].is(ObjectKind::kTensor) || i == at) continue;
-    const Tensor& other = *static_cast<const Tensor*>(arguments[i].object);
-    // What is written lies in a storage of a pool, whose memory is in no other.
-    if (other.storage != written.storage) [[likely]]
-      continue;
-    const KernelFrame::Range a = range_of(written, at, true), b = range_of(other, i, false);
-    if (std::max(a.begin, b.begin) < std::min(a.end, b.end)) [[unlikely]]
-      fail_overlap(k, i, at);
-  }
-}
-
-// The same for all that are written of many arguments.
-[[gnu::noinline]] void refuse_overlaps(const PreparedKernel& k, std::span<const Value> arguments,
-                                       KernelFrame* frame) {
-  using Range = KernelFrame::Range;
-  size_t n = 0;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].is(ObjectKind::kTensor)) continue;
-    const Range r = range_of(*static_cast<const Tensor*>(arguments[i].object), i,
-                             k.arguments[i].access != Access::kIn);
-    if (r.begin < r.end) frame->ranges[n++] = r;
-  }
-  const std::span<Range> ranges(frame->ranges.data(), n);
-  std::ranges::sort(ranges, {}, &Range::begin);
-  // Of the ranges so far, those that reach farthest: of all, and of those that are written.
-  const Range* last = nullptr;
-  const Range* last_written = nullptr;
-  for (const Range& r : ranges) {
-    const Range* other = r.written ? last : last_written;
-    if (other && r.begin < other->end) [[unlikely]]
-      fail_overlap(k, other->argument, r.argument);
-    if (!last || r.end > last->end) last = &r;
-    if (r.written && (!last_written || r.end > last_written->end)) last_written = &r;
-  }
-}
-
-// The tensors of a bound call as the library sees them.
-std::span<const LibraryTensor> library_tensors(const PreparedKernel& k,
-                                               std::span<const Value> arguments,
-                                               KernelFrame* frame) {
-  size_t n = 0;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].is(ObjectKind::kTensor)) continue;
-    const Tensor& t = *static_cast<const Tensor*>(arguments[i].object);
-    frame->tensors[n] = {t.dtype, contract_shape(t, k.arguments[i].rank, &frame->collapsed[n]),
-                         t.data()};
-    ++n;
-  }
-  return {frame->tensors.data(), n};
-}
 
 // Long beside what it takes to begin a share or to take it from another thread.
 constexpr int64_t kShareNs = 50'000;
@@ -179,9 +104,15 @@ const KernelTarget& stand_in_of(const PreparedKernel& k, const KernelTarget& rou
 uint64_t make_ready(const PreparedKernel& k, std::span<const Value> arguments, int32_t shares,
                     KernelFrame* frame) {
   uint64_t bytes = 0;
-  for (const KernelTarget& target : k.targets)
+  for (const KernelTarget& target : k.targets) {
     if (target.routine)
       bytes += target.routine->make_ready(library_tensors(k, arguments, frame), shares);
+    if (!target.device_routine) continue;
+    static_cast<CudaDevice&>(*k.device).enter_quietly();
+    if (std::string why; !target.device_routine->find(library_tensors(k, arguments, frame), &why))
+      throw Error(Status::kUnsupported, kernel_text(k),
+                  fmt::format("{} has nothing for these sizes ({})", target.library->name, why));
+  }
   return bytes;
 }
 
@@ -248,21 +179,15 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
     pool.run(&native_body, &region, threads, shares, cuttable ? &ns : nullptr);
     if (cuttable) target.last.set(ns);
   } else {
-    const bool few = arguments.size() <= kFewArguments;
-    if (!few) [[unlikely]]
-      refuse_overlaps(k, arguments, frame);
+    refuse_overlaps(k, arguments, frame);
     if (!ready) tensors = library_tensors(k, arguments, frame);
     size_t scalars = 0, values = 0;
     for (size_t i = 0; i < arguments.size(); ++i) {
       const Value& v = arguments[i];
-      if (v.is(ObjectKind::kTensor)) {
-        if (k.arguments[i].access != Access::kIn && few)
-          refuse_overlap(k, arguments, *static_cast<const Tensor*>(v.object), i);
-      } else if (v.is_object()) {
-        frame->values[values++] = static_cast<const Cell*>(v.object);
-      } else {
+      if (v.is_scalar())
         frame->scalars[scalars++] = v.scalar;
-      }
+      else if (!v.is(ObjectKind::kTensor))
+        frame->values[values++] = static_cast<const Cell*>(v.object);
     }
     region.library = target.library;
     region.ready = ready;

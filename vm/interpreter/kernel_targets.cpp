@@ -6,6 +6,7 @@
 #include "vm/base/error.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/interpreter/kernel_faults.h"
+#include "vm/runtime/cuda_device.h"
 
 namespace nimble::rt {
 namespace {
@@ -21,6 +22,8 @@ std::string missing_library(const exec::Kernel& kernel, const LibraryKernel* lib
   // A vendor's code checks nothing that the contract leaves open.
   if (library->kind == ImplementationKind::kVendor && !trusted)
     return "it runs only for a file that is trusted";
+  if (is_gpu(kernel.device) != (library->prepare_on_gpu != nullptr))
+    return fmt::format("it does not compute on the device \"{}\"", device_name(kernel.device));
   if (std::string bad = library->refusal(kernel.contract); !bad.empty()) return bad;
   return library->unavailable ? library->unavailable() : "";
 }
@@ -60,22 +63,28 @@ constexpr size_t kMostNotes = 8;
 // Makes the routines that implementations of one kernel describe.
 class Routines {
  public:
-  explicit Routines(const exec::KernelContract& contract) : contract_(contract) {}
+  Routines(const exec::KernelContract& contract, Device& device)
+      : contract_(contract), device_(device) {}
 
   // Where the library's kernel is such; why it cannot, else "".
   std::string prepare(const exec::Implementation& impl, KernelTarget* target) {
-    if (!target->library->prepare) return {};
+    if (!target->library->prepare && !target->library->prepare_on_gpu) return {};
     const auto [at, is_new] = known_.try_emplace({target->library, impl.config});
     Known& known = at->second;
     if (is_new && known_.size() > kMost)
       known.why = fmt::format("more than {} routines of vendors are told apart", kMost);
     else if (is_new)
       try {
-        known.routine = target->library->prepare(impl.config, contract_);
+        if (target->library->prepare)
+          known.routine = target->library->prepare(impl.config, contract_);
+        else  // of a kernel there: missing_library() has looked
+          known.device_routine = target->library->prepare_on_gpu(impl.config, contract_,
+                                                                 static_cast<CudaDevice&>(device_));
       } catch (const Error& e) {
         known.why = e.problem();
       }
     target->routine = known.routine;
+    target->device_routine = known.device_routine;
     return known.why;
   }
 
@@ -85,9 +94,11 @@ class Routines {
   static constexpr size_t kMost = 16;
   struct Known {
     std::shared_ptr<VendorRoutine> routine;
+    std::shared_ptr<DeviceRoutine> device_routine;
     std::string why;
   };
   const exec::KernelContract& contract_;
+  Device& device_;
   std::map<std::pair<const LibraryKernel*, std::string_view>, Known> known_;
 };
 
@@ -96,7 +107,9 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
                      std::vector<std::string>* notes, PreparedKernel* out) {
   std::vector<std::string> missing(kernel.implementations.size());
   std::map<const LibraryKernel*, std::string> why;  // each looks at the whole contract: once
-  Routines routines_of(kernel.contract);
+  Routines routines_of(kernel.contract, *out->device);
+  // A form that the host runs is none for what lies on a GPU.
+  const bool portable = kernel.portable && !is_gpu(kernel.device);
   const FindNative& find_native = code.host;
   for (size_t i = 0; i < kernel.implementations.size(); ++i) {
     const exec::Implementation& impl = kernel.implementations[i];
@@ -109,7 +122,7 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
       out->alignment = std::max(out->alignment, impl.launch->alignment);
     } else if (impl.kind == ImplementationKind::kPortable ||
                (!find_native && (impl.kind == ImplementationKind::kNative ||
-                                 (impl.kind == ImplementationKind::kVendor && kernel.portable)))) {
+                                 (impl.kind == ImplementationKind::kVendor && portable)))) {
       use_portable(kernel, &target, out);
     } else if (impl.kind == ImplementationKind::kNative) {
       target.native = find_native(impl.symbol);
@@ -128,17 +141,21 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
             fmt::format("kernel {} needs {}, which this runtime lacks", kernel.name, impl.symbol),
             "use a runtime as new as the compiler");
       const auto [found, is_new] = why.try_emplace(target.library);
-      if (is_new) found->second = missing_library(kernel, target.library, bool{find_native});
+      // Nothing is a GPU's in a model that is not trusted.
+      if (is_new)
+        found->second =
+            missing_library(kernel, target.library, find_native || is_gpu(kernel.device));
       missing[i] = found->second;
       if (missing[i].empty()) missing[i] = routines_of.prepare(impl, &target);
+      out->launches |= target.device_routine != nullptr;
     }
     out->targets.push_back(std::move(target));
   }
   // What serves any shape stands in before what is ready for a few.
   size_t first_at = missing.size();
   for (size_t i = 0; i < missing.size(); ++i)
-    if (missing[i].empty() && (first_at == missing.size() ||
-                               (out->targets[first_at].routine && !out->targets[i].routine)))
+    if (missing[i].empty() && (first_at == missing.size() || (out->targets[first_at].is_routine() &&
+                                                              !out->targets[i].is_routine())))
       first_at = i;
   const auto first = missing.begin() + static_cast<long>(first_at);
   std::set<std::string_view> told;
@@ -150,7 +167,7 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
       const size_t at = static_cast<size_t>(first - missing.begin());
       out->targets[i] = out->targets[at];
       stand_in = kernel.implementations[at].symbol;
-    } else if (kernel.portable) {
+    } else if (portable) {
       use_portable(kernel, &out->targets[i], out);
     } else {
       throw Error(Status::kIncompatible, place,
@@ -165,11 +182,11 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
                                    kernel.name, symbol, missing[i], stand_in));
   }
   const bool routines = std::any_of(out->targets.begin(), out->targets.end(),
-                                    [](const KernelTarget& t) { return t.routine != nullptr; });
+                                    [](const KernelTarget& t) { return t.is_routine(); });
   if (!routines) return;
-  if (!out->targets[first_at].routine) {
+  if (!out->targets[first_at].is_routine()) {
     out->stand_in = out->targets[first_at];
-  } else if (kernel.portable) {
+  } else if (portable) {
     out->stand_in = out->targets[first_at];
     out->stand_in->library = nullptr;
     out->stand_in->routine = nullptr;

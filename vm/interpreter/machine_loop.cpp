@@ -138,7 +138,7 @@ void Machine::invoke_packed(const PreparedKernel& kernel, std::span<const Value>
     const int32_t device = kernel.device->number();
     GpuArguments arguments(kernel, call, &kernel_frame_, *heap_.pool(device));
     const KernelCallResult done =
-        launches_.launch(index, scratch(device), &kernel_frame_, profiler);
+        launches_.launch(index, call, scratch(device), &kernel_frame_, profiler);
     arguments.copy_back();
     if (profiler && profiler->log()) profiler->log()->add(kernel, call, kernel_frame_, done);
     return;

@@ -56,9 +56,7 @@ class Model {
   // The same of the GPU.
   const std::string& gpu_target() const { return gpu_target_; }
   // Where its kernels run that are a GPU's; nullptr if it has none.
-  CudaDevice* gpu() const {
-    return modules_.empty() ? nullptr : &modules_.begin()->second->device();
-  }
+  CudaDevice* gpu() const { return gpu_; }
   // Throws if it was lost: what lay there must not be sought on the one that took its place.
   void check_gpu() const {
     if (CudaDevice* device = gpu(); device && device->lost()) device->enter();
@@ -99,6 +97,7 @@ class Model {
   exec::Executable executable_;
   std::string place_, target_, gpu_target_, info_;
   std::shared_ptr<const NativeImage> image_;
+  CudaDevice* gpu_ = nullptr;
   // Of the GPU's image, by the symbol of the kernel that is in it; "": one of all kernels.
   std::map<std::string, std::unique_ptr<DeviceModule>> modules_;
   std::vector<DecodedFunction> functions_;

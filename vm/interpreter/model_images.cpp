@@ -24,6 +24,12 @@ bool on_gpu(const exec::Kernel& k) {
   return is_gpu(k.device);
 }
 
+// What only a caller who vouches for the file may ask for: of its kernels some have machine code,
+// and those on a GPU have that or a vendor's routine.
+bool needs_trust(const exec::Kernel& k) {
+  return needs_native(k) || on_gpu(k);
+}
+
 // What the GPU's images are for: "sm_80, sm_90a".
 std::string gpu_targets(const exec::Executable& e) {
   std::vector<std::string> targets;
@@ -82,6 +88,11 @@ void Model::load_gpu_image() {
                 fmt::format("its kernels need an NVIDIA GPU, and {}: {}", e.place(), e.problem()),
                 e.remedy() + or_else);
   }
+  gpu_ = gpu;
+  // A candidate for measuring is a vendor's routine and nothing else.
+  if (std::ranges::none_of(executable_.kernels,
+                           [](const exec::Kernel& k) { return on_gpu(k) && needs_native(k); }))
+    return;
   const int capability = gpu->info().capability;
   const exec::NativeImage* best = nullptr;
   GpuTarget best_target;
@@ -121,15 +132,16 @@ void Model::load_gpu_image() {
 }
 
 void Model::load_image(const LoadOptions& options) {
-  if (std::none_of(executable_.kernels.begin(), executable_.kernels.end(), needs_native)) return;
+  if (std::none_of(executable_.kernels.begin(), executable_.kernels.end(), needs_trust)) return;
   if (!options.trust) {
     for (const exec::Kernel& k : executable_.kernels)
-      if (!k.portable && needs_native(k))
-        throw Error(Status::kInvalidArgument, place_,
-                    fmt::format("it holds native code, which runs with all rights of this process, "
-                                "and kernel {} has no portable form",
-                                k.name),
-                    "set `trust` in the load options if you trust where the file comes from");
+      if (!k.portable && needs_trust(k))
+        throw Error(
+            Status::kInvalidArgument, place_,
+            fmt::format("it holds {}, which runs with all rights of this process, and "
+                        "kernel {} has no portable form",
+                        needs_native(k) ? "native code" : "calls of a vendor's library", k.name),
+            "set `trust` in the load options if you trust where the file comes from");
     no_native_ = true;
     notes_.push_back("native code is not used; portable kernels run, checked and slower");
     return;

@@ -466,6 +466,9 @@ std::string contract_fault(const onednn::Library& library, const VendorCall& cal
     if (i >= t.size() || t[i]->access != Access::kIn) return "it reads what is no input";
   if (call.y >= t.size() || t[call.y]->access != Access::kOut) return "it writes what is no output";
   if (call.x == call.w) return "rows and weights are one tensor";
+  if (call.transpose_x || call.transpose_w) return "it takes no transposed operands";
+  if (call.image && call.image->channels_first && call.image->groups != 1)
+    return "images NCHW have one group";
   for (size_t i = 0; i < t.size(); ++i)
     if (t[i]->access != Access::kIn && i != call.y) return "it leaves a result unwritten";
   const DType x = t[call.x]->dtype, w = t[call.w]->dtype, y = t[call.y]->dtype;

@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "vm/base/error.h"
+#include "vm/library/cublaslt.h"
+#include "vm/library/cudnn.h"
 #include "vm/library/host_operators.h"
 #include "vm/library/onednn.h"
 #include "vm/runtime/fork.h"
@@ -28,8 +30,9 @@ Registry& registry() {
          {selection_operators, ordering_operators, linearise_operators, scatter_operators})
       for (LibraryKernel& k : family())
         made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
-    for (LibraryKernel& k : onednn_kernels())
-      made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
+    for (auto family : {onednn_kernels, cublaslt_kernels, cudnn_kernels})
+      for (LibraryKernel& k : family())
+        made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
     return made;
   }();
   return *r;
@@ -53,7 +56,9 @@ std::vector<const LibraryKernel*> library_kernels() {
 }
 
 void add_library_kernel(LibraryKernel kernel) {
-  NIMBLE_CHECK(kernel.prepare || ((kernel.check || kernel.rule) && kernel.run), "{}", kernel.name);
+  NIMBLE_CHECK(
+      kernel.prepare || kernel.prepare_on_gpu || ((kernel.check || kernel.rule) && kernel.run),
+      "{}", kernel.name);
   Registry& r = registry();
   std::lock_guard guard(r.lock);
   const std::string name = kernel.name;

@@ -3,7 +3,8 @@
 // implementations of a kernel (kind kHost or kVendor) by name. Both run like native kernels: once
 // per thread of a region, after the VM has checked the kernel's contract. A vendor's routine is
 // told by its implementation's configuration what to compute, and made ready at load
-// (vendor_routine.h).
+// (vendor_routine.h). One of a GPU's library is started like a launch, and made ready where a call
+// first needs it (device_routine.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "vm/base/kernel_abi.h"
 #include "vm/executable/contract.h"
 #include "vm/executable/executable.h"
+#include "vm/library/device_routine.h"
 #include "vm/library/vendor_routine.h"
 #include "vm/runtime/object.h"
 #include "vm/runtime/work_meter.h"
@@ -90,6 +92,10 @@ struct LibraryKernel {
   // kUnsupported, kIncompatible): this implementation cannot be used here. nullptr: it needs none.
   std::unique_ptr<VendorRoutine> (*prepare)(const std::string& configuration,
                                             const exec::KernelContract& contract) = nullptr;
+  // The same of a routine of a GPU's library, which computes there alone.
+  std::shared_ptr<DeviceRoutine> (*prepare_on_gpu)(const std::string& configuration,
+                                                   const exec::KernelContract& contract,
+                                                   CudaDevice& device) = nullptr;
 
   // "" if a kernel of this contract may be served: `rule` and `check`.
   std::string refusal(const exec::KernelContract& contract) const;
@@ -97,7 +103,7 @@ struct LibraryKernel {
 
 // The kernel of a name; nullptr if there is none. Valid for the life of the process.
 const LibraryKernel* find_library_kernel(exec::ImplementationKind kind, std::string_view name);
-// All of them, by name: for `nimble doctor` and the documentation.
+// All of them, by name: for tests of each and the documentation.
 std::vector<const LibraryKernel*> library_kernels();
 // Adds a kernel: an extension or a test. Error(kInvalidArgument) if the name is taken.
 void add_library_kernel(LibraryKernel kernel);

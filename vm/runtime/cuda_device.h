@@ -88,6 +88,8 @@ class CudaDevice final : public Device {
   // Returns when all is done that was asked for before.
   void synchronize();
   void record(cuda::Event event);
+  // For a library that starts kernels of its own in the device's order.
+  cuda::Stream stream() const { return stream_; }
   // Whether an error has made it useless to this process.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
   // Makes the context the calling thread's, and asks for what this put off; throws if it cannot be

@@ -136,6 +136,18 @@ std::string why_no_cuda() {
   return why;
 }
 
+void require_cuda(const kernels::TargetInfo& target) {
+  if (const std::string why = why_no_cuda(); !why.empty())
+    throw Error(Status::kUnsupported, "target " + target.level,
+                "no code for GPUs can be made here: " + why,
+                "install NVIDIA's toolkit or its wheel nvidia-cuda-nvrtc, or name the library in "
+                "NIMBLE_NVRTC");
+}
+
+std::string cuda_flags() {
+  return Nvrtc::options_text();
+}
+
 std::string cuda_backend_version() {
   const Nvrtc* library = Nvrtc::get();
   return library ? "NVRTC " + library->version() : "";

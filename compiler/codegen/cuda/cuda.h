@@ -22,8 +22,12 @@ namespace nimble::codegen {
 
 // Why no code for GPUs can be made here; "" if it can.
 std::string why_no_cuda();
+// Error(kUnsupported) if none can.
+void require_cuda(const kernels::TargetInfo& target);
 // "NVRTC 13.0"; "" where it is missing.
 std::string cuda_backend_version();
+// Its options, whatever the target.
+std::string cuda_flags();
 
 // As of CudaObject, without NVRTC.
 uint32_t argument_alignment(const kir::Function& f, const kernels::TargetInfo& target);

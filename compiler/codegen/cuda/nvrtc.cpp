@@ -6,6 +6,7 @@
 
 #include "vm/base/error.h"
 #include "vm/base/file.h"
+#include "vm/base/gpu_target.h"
 #include "vm/base/hash.h"
 #include "vm/base/nvrtc_library.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 // As NVRTC's documentation has them.
 struct Program;
-constexpr int kSuccess = 0, kCompilation = 6;
+constexpr int kSuccess = 0;
 
 // Arithmetic is what kernel IR says: nothing contracted, approximated or flushed.
 constexpr const char* kOptions[] = {"--std=c++17",        "--fmad=false",      "--ftz=false",
@@ -106,11 +107,17 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
       write_file_atomically(file, std::string_view(source));
     } catch (const Error&) {  // the log is told anyway
     }
-    NIMBLE_CHECK(result == kCompilation, "NVRTC: {}; the source is {}\n{}", f.error(result), file,
-                 out.log);
-    NIMBLE_UNREACHABLE("NVRTC refuses {}:\n{}", file, out.log);
+    f.destroy(&program);
+    for (char& c : out.log)
+      if (c == '\n') c = ' ';
+    // No abort: of a tuner's many candidates one that the assembler cannot take (registers, say) is
+    // one less.
+    throw Error(Status::kInternal, file,
+                fmt::format("NVRTC refuses this kernel ({}): {}", f.error(result), out.log),
+                "please report it with that file");
   }
-  const bool assembly = architecture.starts_with("compute_");
+  const std::optional<GpuTarget> target = gpu_target(architecture);
+  const bool assembly = target && target->assembly;
   if (!assembly) read(out.code, f.cubin_size, f.cubin);
   if (ptx || assembly) {
     read(out.ptx, f.ptx_size, f.ptx);

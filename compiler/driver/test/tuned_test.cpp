@@ -157,7 +157,7 @@ class Tuned : public ::testing::Test {
   std::string code_of(size_t candidate) {
     std::string& known = codes_[candidate];
     if (!known.empty()) return known;
-    KernelSet kernels(target_, nullptr);
+    KernelSet kernels(target_, {});
     kernels.add_fixed(use_.workload.group, use_.workload.constant_parameter, candidates_[candidate],
                       "alone");
     CompileOptions options = options_of({"default"});

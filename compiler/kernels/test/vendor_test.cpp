@@ -32,20 +32,25 @@ fn @main(%x: Tensor[(n, 24), f32], %w: Tensor[(2, 24, 32), f32], %b: Tensor[(40)
                   {false, true, true, false, false});
 }
 
+std::optional<VendorCall> call_of(const Workload& w, std::string* why = nullptr) {
+  static const TargetInfo cpu = target_by_name("x86-64-v4");
+  return vendor_call_of(w, cpu, why);
+}
+
 std::string why_not(const Workload& w) {
   std::string why;
-  const bool told = vendor_call_of(w, &why).has_value();
+  const bool told = call_of(w, &why).has_value();
   EXPECT_EQ(told, why.empty()) << why;
   return told ? "it is one" : why;
 }
 
 TEST(Vendor, IsToldOfPackedWeightsAndWhatFollows) {
-  const auto call = vendor_call_of(product(R"(
+  const auto call = call_of(product(R"(
   let %s = add(%y, %b);
   let %t = add(%z, %s);
   let %u = gelu(%t);
 )",
-                                           "u"));
+                                    "u"));
   ASSERT_TRUE(call);
   EXPECT_EQ(call->routine, "onednn.matmul");
   EXPECT_EQ(call->k, 24);
@@ -60,7 +65,7 @@ TEST(Vendor, IsToldOfPackedWeightsAndWhatFollows) {
 }
 
 TEST(Vendor, KnowsSwishNumbersAndLimits) {
-  const auto call = vendor_call_of(product(R"(
+  const auto call = call_of(product(R"(
   let %a = mul(%y, 0.5f32);
   let %c = sub(1f32, %a);
   let %s = sigmoid(%c);
@@ -68,7 +73,7 @@ TEST(Vendor, KnowsSwishNumbersAndLimits) {
   let %u = clip(%t) {min = -1.0, max = 6.0};
   let %v = mul(%u, %r);
 )",
-                                           "v"));
+                                    "v"));
   ASSERT_TRUE(call);
   EXPECT_THAT(call->then,
               ElementsAre(VendorStep{VendorOp::kLinear, 0, 0.5F, 0},
@@ -100,7 +105,7 @@ TEST(Vendor, SaysWhatItIsNotAskedFor) {
 }
 
 TEST(Vendor, IsToldOfPlainProducts) {
-  const auto call = vendor_call_of(workload(R"(
+  const auto call = call_of(workload(R"(
 fn @main(%x: Tensor[(b, n, 64), f32], %w: Tensor[(64, 32), f32]) {
   let %y = matmul(%x, %w);
   %y
@@ -109,7 +114,7 @@ fn @main(%x: Tensor[(b, n, 64), f32], %w: Tensor[(64, 32), f32]) {
   EXPECT_FALSE(call->panel);
   EXPECT_FALSE(call->image);
   EXPECT_EQ(call->k, 64);
-  const auto open = vendor_call_of(workload(R"(
+  const auto open = call_of(workload(R"(
 fn @main(%x: Tensor[(n, k), f32], %w: Tensor[(k, 32), f32]) {
   let %y = matmul(%x, %w);
   %y
@@ -126,7 +131,7 @@ fn @main(%x: Tensor[(n, 64), f32], %w: Tensor[(32, 64), f32]) {
 }
 
 TEST(Vendor, NarrowProductsAreRoundedWhereOursAre) {
-  const auto bytes = vendor_call_of(workload(R"(
+  const auto bytes = call_of(workload(R"(
 fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40), i32],
          %r: Tensor[(n, 1), f32]) {
   let %y = packed_matmul(%x, %w) {n = 40, k = 24, layout = "panel32x4", out = i32};
@@ -135,7 +140,7 @@ fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40)
   let %u = mul(%t, %r);
   %u
 })",
-                                             {false, true, true, false}));
+                                      {false, true, true, false}));
   ASSERT_TRUE(bytes);
   EXPECT_EQ(bytes->panel, (VendorCall::Panel{32, 4}));
   EXPECT_THAT(bytes->then,
@@ -174,15 +179,15 @@ fn @main(%x: Tensor[(n, 24), u8], %w: Tensor[(2, 6, 32, 4), i8], %o: Tensor[(40)
 
 TEST(Vendor, IsToldOfConvolutions) {
   std::string why;
-  const auto call = vendor_call_of(workload(R"(
+  const auto call = call_of(workload(R"(
 fn @main(%x: Tensor[(b, 9, 7, 8), f32], %f: Tensor[(4, 36, 8), f32], %b: Tensor[(20), f32]) {
   let %y = packed_conv2d(%x, %f, %b) {kernel = [3, 3], filters = 20, strides = [2, 1],
       pads = [1, 0, 1, 2], dilations = [1, 2], layout = "panel8", groups = 2};
   let %z = relu(%y);
   %z
 })",
-                                            {false, true, true}),
-                                   &why);
+                                     {false, true, true}),
+                            &why);
   ASSERT_TRUE(call) << why;
   EXPECT_EQ(call->routine, "onednn.conv2d");
   EXPECT_EQ(call->k, 36);
@@ -202,6 +207,148 @@ fn @main(%x: Tensor[(b, 9, 7, 8), f32], %f: Tensor[(3, 3, 8, 20), bf16]) {
 })",
                               {false, true});
   EXPECT_THAT(why_not(w), HasSubstr("must be constant"));
+}
+
+// ---- of a GPU
+
+std::optional<VendorCall> gpu_call_of(const Workload& w, std::string* why = nullptr) {
+  static const TargetInfo gpu = target_by_name("sm_90a");
+  return vendor_call_of(w, gpu, why);
+}
+
+// A product of %x and %w of this type, behind which `rest` follows, with the bias %b, the residual
+// %z, and %r for each row.
+Workload gpu_product(const std::string& rest, const std::string& result = "y",
+                     const std::string& type = "f32") {
+  return workload(fmt::format(R"(
+fn @main(%x: Tensor[(n, 24), {0}], %w: Tensor[(24, 40), {0}], %b: Tensor[(40), f32],
+         %r: Tensor[(n, 1), f32], %z: Tensor[(n, 40), f32]) {{
+  let %y = matmul(%x, %w){1};
+{2}  %{3}
+}}
+)",
+                              type, type == "f32" ? "" : " {out = f32}", rest, result));
+}
+
+std::string gpu_why_not(const Workload& w) {
+  std::string why;
+  const bool told = gpu_call_of(w, &why).has_value();
+  EXPECT_EQ(told, why.empty()) << why;
+  return told ? "it is one" : why;
+}
+
+TEST(GpuVendor, IsToldOfProductsAndWhatFollows) {
+  const auto call = gpu_call_of(gpu_product(R"(
+  let %a = mul(%y, 0.5f32);
+  let %s = add(%b, %a);
+  let %t = add(%s, %z);
+  let %u = gelu_tanh(%t);
+)",
+                                            "u"));
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->routine, "cublaslt.matmul");
+  EXPECT_EQ(call->k, 24);
+  EXPECT_EQ(call->n, 40);
+  EXPECT_FALSE(call->transpose_x);
+  EXPECT_FALSE(call->transpose_w);
+  EXPECT_EQ(call->y, 5u);
+  EXPECT_THAT(call->then,
+              ElementsAre(VendorStep{VendorOp::kLinear, 0, 0.5F}, VendorStep{VendorOp::kAdd, 2},
+                          VendorStep{VendorOp::kAdd, 4}, VendorStep{VendorOp::kGeluTanh}));
+  EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+}
+
+TEST(GpuVendor, IsToldOfBatchesAndTransposition) {
+  const auto call = gpu_call_of(workload(R"(
+fn @main(%x: Tensor[(b, 12, n, 64), bf16], %w: Tensor[(b, 12, m, 64), bf16]) {
+  let %y = matmul(%x, %w) {transpose_b = true};
+  %y
+})"));
+  ASSERT_TRUE(call);
+  EXPECT_TRUE(call->transpose_w);
+  EXPECT_EQ(call->k, 64);
+  EXPECT_EQ(call->n, 0);
+  EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+  const auto turned = gpu_call_of(workload(R"(
+fn @main(%x: Tensor[(64, n), f32], %w: Tensor[(64, 32), f32]) {
+  let %y = matmul(%x, %w) {transpose_a = true};
+  %y
+})"));
+  ASSERT_TRUE(turned);
+  EXPECT_TRUE(turned->transpose_x);
+}
+
+TEST(GpuVendor, IsToldOfConvolutions) {
+  const auto convolution = [](const std::string& rest, const std::string& result,
+                              const std::string& layout = "nchw", const char* type = "f32") {
+    return workload(fmt::format(R"(
+fn @main(%x: Tensor[(b, 8, 9, 7), {0}], %f: Tensor[(20, 4, 3, 3), {0}], %b: Tensor[(20), {0}],
+         %c: Tensor[(20, 1, 1), {0}], %z: Tensor[(b, 20, 9, 7), {0}], %r: Tensor[(7), {0}]) {{
+  let %y = conv2d(%x, %f{4}) {{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1],
+      groups = 2, layout = "{1}"}};
+{2}  %{3}
+}}
+)",
+                                type, layout, rest, result, rest.empty() ? "" : ", %b"));
+  };
+  std::string why;
+  const auto call =
+      gpu_call_of(convolution("  let %s = add(%y, %z);\n  let %t = relu(%s);\n", "t"), &why);
+  ASSERT_TRUE(call) << why;
+  EXPECT_EQ(call->routine, "cudnn.conv2d");
+  EXPECT_EQ(call->k, 36);
+  EXPECT_EQ(call->n, 20);
+  EXPECT_EQ(call->image, (VendorCall::Image{{3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, 2, true}));
+  EXPECT_THAT(call->then, ElementsAre(VendorStep{VendorOp::kAdd, 2}, VendorStep{VendorOp::kAdd, 4},
+                                      VendorStep{VendorOp::kRelu}));
+  EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+  EXPECT_EQ(gpu_why_not(convolution("", "y")), "it is one");
+  EXPECT_THAT(gpu_why_not(convolution("", "y", "nchw", "f64")), HasSubstr("convolves no f64"));
+  const auto with = [&](const std::string& last) {
+    return gpu_why_not(convolution("  let %s = " + last + ";\n", "s"));
+  };
+  EXPECT_THAT(with("add(%y, %c)"), HasSubstr("to each channel")) << "there is a bias";
+  EXPECT_THAT(with("add(%y, %r)"), HasSubstr("to each channel"));
+  EXPECT_THAT(with("gelu_tanh(%y)"), HasSubstr("no gelu"));
+  EXPECT_THAT(with("mul(%y, 0.5f32)"), HasSubstr("factor"));
+}
+
+TEST(GpuVendor, RoundsWhereOursDo) {
+  EXPECT_EQ(gpu_why_not(gpu_product("", "y", "bf16")), "it is one");
+  EXPECT_EQ(gpu_why_not(gpu_product("  let %s = relu(%y);\n", "s", "bf16")), "it is one");
+  // A bias of f32 to a result of bf16, which the library has not.
+  EXPECT_THAT(gpu_why_not(gpu_product("  let %s = add(%y, %b);\n"
+                                      "  let %t = cast(%s) {dtype = bf16};\n",
+                                      "t", "bf16")),
+              HasSubstr("has the result's type"));
+}
+
+TEST(GpuVendor, SaysWhatItIsNotAskedFor) {
+  EXPECT_EQ(gpu_why_not(gpu_product("")), "it is one");
+  const auto with = [](const std::string& last) {
+    return gpu_why_not(gpu_product("  let %s = " + last + ";\n", "s"));
+  };
+  EXPECT_THAT(with("gelu(%y)"), HasSubstr("by erf"));
+  EXPECT_THAT(with("tanh(%y)"), HasSubstr("no tanh behind it"));
+  EXPECT_THAT(with("sub(%y, %z)"), HasSubstr("no sub"));
+  EXPECT_THAT(with("add(%y, %r)"), HasSubstr("one row"));
+  EXPECT_THAT(with("add(%y, 1f32)"), HasSubstr("no sum with a number"));
+  EXPECT_THAT(with("mul(%y, 0f32)"), HasSubstr("factors"));
+  EXPECT_THAT(with("sin(%y)"), HasSubstr("no sin"));
+  EXPECT_THAT(gpu_why_not(gpu_product("  let %s = relu(%y);\n  let %t = add(%s, %b);\n", "t")),
+              HasSubstr("behind an activation"));
+  EXPECT_THAT(gpu_why_not(gpu_product("  let %s = add(%y, %b);\n  let %t = mul(%s, 2f32);\n", "t")),
+              HasSubstr("ahead of sums"));
+  EXPECT_THAT(gpu_why_not(gpu_product("  let %s = add(%y, %z);\n  let %t = add(%s, %z);\n", "t")),
+              HasSubstr("one row"));
+  EXPECT_THAT(gpu_why_not(workload("fn @main(%x: Tensor[(n, 4), f32]) { let %y = relu(%x); %y }")),
+              HasSubstr("no routine"));
+  EXPECT_THAT(gpu_why_not(workload("fn @main(%x: Tensor[(n, 4), f32], %w: Tensor[(4), f32]) { "
+                                   "let %y = matmul(%x, %w); %y }")),
+              HasSubstr("no vectors"));
+  EXPECT_THAT(gpu_why_not(workload("fn @main(%x: Tensor[(n, 4), f64], %w: Tensor[(4, 2), f64]) { "
+                                   "let %y = matmul(%x, %w); %y }")),
+              HasSubstr("multiplies no f64"));
 }
 
 }  // namespace

@@ -12,10 +12,12 @@
 #include <functional>
 #include <sstream>
 
+#include "db/store/gpu_records.h"
 #include "db/store/store.h"
 #include "vm/base/cpu.h"
 #include "vm/base/program.h"
 #include "vm/base/test/refuse_tiles.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble::tools {
 namespace {
@@ -536,6 +538,34 @@ TEST_F(BadInput, RecordsOfAnotherArchitecture) {
   std::vector<std::string> named = dotprod;
   named.insert(named.end(), {"--hardware", "Neoverse-N1"});
   compiles(named);
+}
+
+// Code for a GPU is made anywhere: whose records serve it follows from this machine's GPU, else
+// from the database.
+TEST_F(BadInput, RecordsOfAGpuAreThoseOfThisOneOrOfTheDatabasesOnlyOne) {
+  const std::shared_ptr<db::Store> store = db::Store::open(file("gpus.db"));
+  const auto gpu = [&](const std::string& name, int capability) {
+    store->put(db::gpu_hardware(
+        {name, capability, 132, 232448, 50 << 20, uint64_t{80} << 30, 2'619'000, 5120}));
+  };
+  const auto check = [&](std::vector<std::string> more, const std::string& driver) {
+    const ScopedVariable library("NIMBLE_CUDA_DRIVER", driver);
+    more.insert(more.begin(),
+                {"nimble-check", file("model.nir"), "--target", "sm_90a", "--db", file("gpus.db")});
+    return run(more);
+  };
+  const std::string none = "/nowhere/libcuda.so.1";
+  const auto accepted = [](const Ran& r) { EXPECT_EQ(r.code, 0) << r.error; };
+  accepted(check({}, none));  // no such GPU
+  gpu("NVIDIA A100", 80);
+  gpu("NVIDIA H100", 90);
+  accepted(check({}, none));
+  gpu("NVIDIA H200", 90);
+  expect_error(check({}, none),
+               {"sm_90a", "2 kinds of GPUs", "--hardware", "NVIDIA H100", "NVIDIA H200"});
+  accepted(check({"--hardware", "H200"}, none));
+  expect_error(check({"--hardware", "A100"}, none), {"NVIDIA A100", "sm_90a"});
+  accepted(check({}, NIMBLE_STANDIN_CUDA));  // the one that is here
 }
 
 TEST_F(BadInput, PortableFormsAreOptional) {

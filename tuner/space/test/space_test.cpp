@@ -178,5 +178,23 @@ TEST(Space, CandidatesAreStoredAndReadBack) {
   EXPECT_THROW(candidate_of("vendor", "{}"), Error);
 }
 
+// Of a GPU its own library's.
+TEST(Space, ARoutineOfAGpuIsOneOfItsPoints) {
+  const kernels::Workload w = kernels::make_workload(
+      *ir::infer_types(ir::parse_module("fn @main(%x: Tensor[(n, 96), f32], %w: Tensor[(96, 80), "
+                                        "f32]) { let %y = matmul(%x, %w); %y }"))
+           .functions.at(0)
+           .second);
+  const kernels::TargetInfo gpu = kernels::target_by_name("sm_90a");
+  const Space space(w, gpu);
+  const tuned::Candidate vendor{tuned::kVendorTemplate, {}, "cublaslt.matmul"};
+  EXPECT_EQ(space.no_vendor(), "");
+  EXPECT_TRUE(space.contains(vendor));
+  EXPECT_FALSE(space.contains({tuned::kVendorTemplate, {}, "onednn.matmul"}));
+  ASSERT_TRUE(space.vendor_candidate());
+  EXPECT_EQ(text_of(*space.vendor_candidate()), text_of(vendor));
+  EXPECT_EQ(candidate_of(tuned::kVendorTemplate, config_json(vendor)), vendor);
+}
+
 }  // namespace
 }  // namespace nimble::tuner

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/store.h"
 #include "vm/base/test/run_command.h"
@@ -45,6 +46,18 @@ class CampaignsProgram : public testing::Test {
   std::unique_ptr<db::Store> store() const { return db::Store::open(folder + "/tuning.db"); }
   std::string folder;
 };
+
+TEST_F(CampaignsProgram, NoFleetMeasuresOnGpus) {
+  const std::string submit = "submit " + folder + "/model.nir --threads 1 --budget 60s ";
+  const CommandResult target = run(submit + "--target sm_90a");
+  EXPECT_EQ(target.exit_code, 1);
+  EXPECT_THAT(target.out, HasSubstr("--target sm_90a: a fleet measures for CPUs alone; run nimble "
+                                    "tune --target sm_90a on a machine that has the GPU"));
+  store()->put(db::gpu_hardware({"NVIDIA H100", 90, 132, 232448, 50 << 20, uint64_t{80} << 30}));
+  const CommandResult hardware = run(submit + "--hardware H100");
+  EXPECT_EQ(hardware.exit_code, 1);
+  EXPECT_THAT(hardware.out, HasSubstr("NVIDIA H100 is a GPU"));
+}
 
 TEST_F(CampaignsProgram, ASubmittedModelIsACampaignThatWaitsForAService) {
   const std::string uuid = submit();

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "vm/base/test/run_command.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble::tuner {
 namespace {
@@ -41,6 +42,12 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
   EXPECT_FALSE(std::filesystem::exists(database));
   // There is such a target, but nothing to measure its code on: no usage error, no stale database.
   EXPECT_EQ(run("--target portable").exit_code, 1);
+  const ScopedVariable driver("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+  const CommandResult no_gpu = run("--target sm_90a");
+  EXPECT_EQ(no_gpu.exit_code, 1);
+  EXPECT_NE(no_gpu.out.find("--target sm_90a: there is no GPU to measure on"), std::string::npos)
+      << no_gpu.out;
+  EXPECT_FALSE(std::filesystem::exists(database));
   std::filesystem::remove_all(folder);
 }
 

@@ -264,9 +264,12 @@ const Rejected kRejected[] = {
      "shared 0 }"},
     {Fault::kGpuImplementation, "kernel x",
      "kernel \"x\" { device d2 scratch [0] dispatch { 0: 0 } host \"h\" }"},
-    {Fault::kGpuImplementation, "kernel x",
+    {Fault::kLaunchElsewhere, "kernel x",
      "kernel \"x\" { device d2 scratch [0] dispatch { 0: 0 } vendor \"v\" launch ([1], [1], [1]) "
      "block 32 shared 0 }"},
+    {Fault::kLaunchElsewhere, "kernel x",
+     "kernel \"x\" { scratch [0] dispatch { 0: 0 } vendor \"v\" launch ([1], [1], [1]) block 32 "
+     "shared 0 }"},
     {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 0 shared 0")},
     {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 33 shared 0")},
     {Fault::kLaunchThreads, "kernel x", with_launch("([1], [1], [1]) block 1056 shared 0")},

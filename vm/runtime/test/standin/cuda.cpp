@@ -86,7 +86,7 @@ struct State {
   pid_t process = 0;
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;
-  float clock = 0;  // milliseconds: each piece of work takes one
+  float clock = 0, tick = 1;  // milliseconds; what each piece of work takes
   // Both as the host sees them: these are the pointers that LeakSanitizer looks for.
   std::map<uint8_t*, size_t> memory, pinned;
   std::set<Stream*> streams;
@@ -140,7 +140,7 @@ int drain(Stream* stream) {
   while (!stream->work.empty()) {
     const std::function<int()> work = std::move(stream->work.front());
     stream->work.pop_front();
-    s.clock += 1;
+    s.clock += s.tick;
     const int result = s.sticky ? s.sticky : work();
     if (is_sticky(result)) s.sticky = result;
     if (result != kOk && !s.sticky) return result;
@@ -152,6 +152,13 @@ int drain_all() {
   for (Stream* stream : state().streams)
     if (const int r = drain(stream); r != kOk) result = r;
   return result;
+}
+
+const Kernel* find_kernel(const std::string& name) {
+  const std::map<std::string, Kernel>& all = state().kernels;
+  auto at = all.find(name);
+  if (at == all.end()) at = all.find("*");
+  return at == all.end() ? nullptr : &at->second;
 }
 
 // Counts a call; its result if it is to fail, or may not be made.
@@ -179,6 +186,7 @@ void reset() {
   s.version = kVersion;
   s.devices = 1;
   s.capability = 90;
+  s.tick = 1;
   s.faults.clear();
   s.calls.clear();
   s.violations.clear();
@@ -211,6 +219,28 @@ size_t bytes() {
   for (const auto& [at, size] : state().memory) sum += size;
   return sum;
 }
+void take(float milliseconds) {
+  state().clock += milliseconds;
+}
+void tick(float milliseconds) {
+  state().tick = milliseconds;
+}
+
+void* host_address(uint64_t address, size_t bytes) {
+  const std::lock_guard lock(state().mutex);
+  if (on_device(address, bytes)) return host_of(address);
+  violate("a library gets memory that the device has not");
+  return nullptr;
+}
+int add_work(void* stream, int (*run)(void*), void* what) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (const int bad = enter("add_work")) return bad;
+  auto* const to = static_cast<Stream*>(stream);
+  if (!s.streams.contains(to)) return violate("a stream that is none", kInvalidHandle);
+  to->work.push_back([=] { return run(what); });
+  return kOk;
+}
 
 }  // namespace
 
@@ -221,7 +251,8 @@ size_t bytes() {
 extern "C" {
 
 const StandInCuda* standin_cuda_table() {
-  static const StandInCuda table = {reset, set, add_kernel, fail, calls, violations, alive, bytes};
+  static const StandInCuda table = {reset, set,   add_kernel,   fail,     calls, violations,
+                                    alive, bytes, host_address, add_work, take,  tick};
   return &table;
 }
 
@@ -273,6 +304,15 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   switch (attribute) {
     case 16:
       *value = 132;
+      return kOk;
+    case 36:  // kHz of the memory, and the bits of its bus
+      *value = 2'619'000;
+      return kOk;
+    case 37:
+      *value = 5120;
+      return kOk;
+    case 38:
+      *value = 50 << 20;
       return kOk;
     case 75:
       *value = capability / 10;
@@ -530,9 +570,8 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
 #ifndef NIMBLE_STANDIN_OLD
 int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER();
-  const auto at = state().kernels.find(function->name);
-  if (at == state().kernels.end()) return kInvalidValue;
-  if (index >= static_cast<size_t>(at->second.pointers + at->second.symbols + 2))
+  const Kernel* kernel = find_kernel(function->name);
+  if (!kernel || index >= static_cast<size_t>(kernel->pointers + kernel->symbols + 2))
     return kInvalidValue;
   *offset = 8 * index;
   *bytes = 8;
@@ -556,10 +595,10 @@ static int prepare_launch(Function* function, const unsigned* grid, const unsign
     return violate("a block of no size it may have");
   if (shared > static_cast<unsigned>(function->shared))
     return violate("more shared memory than the function may have");
-  const auto at = s.kernels.find(function->name);
-  if (at == s.kernels.end()) return violate("nobody says what " + function->name + " computes");
+  const Kernel* found = find_kernel(function->name);
+  if (!found) return violate("nobody says what " + function->name + " computes");
   if (extra) return violate("parameters by another way");
-  const Kernel kernel = at->second;
+  const Kernel kernel = *found;
   std::vector<Address> words;
   for (int i = 0; i < kernel.pointers + kernel.symbols + 2; ++i) {
     Address word = 0;

@@ -23,6 +23,7 @@ struct StandInCuda {
   // Forgets all but what is alive, and what was set: a device of 9.0, driver 13.0 (or 12.0).
   void (*reset)();
   void (*set)(int version, int devices, int capability);
+  // "*": what computes any kernel that has no name here.
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
   // Lets the n-th call of a function from now (1: the next) give that result.
   void (*fail)(const char* function, int nth, int result);
@@ -34,6 +35,16 @@ struct StandInCuda {
   size_t (*alive)();
   // Of these, bytes of the device.
   size_t (*bytes)();
+  // For stand-ins of libraries that work in the driver's streams. The host's address of these bytes
+  // of the device; nullptr, noted as a violation, where it has not all of them.
+  void* (*host_of)(uint64_t address, size_t bytes);
+  // Lets a stream do this, in its order; what it returns is a result of the driver's. Refused, and
+  // noted, without a current context or for no stream.
+  int (*add_work)(void* stream, int (*run)(void* what), void* what);
+  // In a kernel: it takes so much longer, by the device's clock.
+  void (*take)(float milliseconds);
+  // Each piece of work takes so long from now on; a millisecond after the reset.
+  void (*tick)(float milliseconds);
 };
 
 inline const StandInCuda& standin_cuda(const char* file) {

@@ -1,0 +1,34 @@
+#include "db/store/gpu_records.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "vm/base/gpu_target.h"
+
+namespace nimble::db {
+
+Hardware gpu_hardware(const GpuFacts& gpu) {
+  Hardware h;
+  h.vendor = "NVIDIA";
+  h.family = gpu.capability / 10;
+  h.model = gpu.capability % 10;
+  h.model_name = gpu.name;
+  h.isa = fmt::format("sm_{}", gpu.capability);
+  if (gpu.l2_bytes > 0)
+    h.caches = fmt::format("L2 {}K/{}", gpu.l2_bytes >> 10, gpu.multiprocessors);
+  // To the GiB: drivers differ in what they keep for themselves.
+  h.topology = fmt::format("{} multiprocessors, {:.0f} GiB", gpu.multiprocessors,
+                           std::round(static_cast<double>(gpu.memory_bytes) / double{1 << 30}));
+  if (gpu.memory_khz > 0 && gpu.bus_bits > 0)
+    h.topology += fmt::format(", {} MHz x {} bits", gpu.memory_khz / 1000, gpu.bus_bits);
+  return h;
+}
+
+std::optional<int> gpu_capability(const Hardware& hardware) {
+  const std::optional<GpuTarget> target = gpu_target(hardware.isa);
+  if (!target || target->assembly) return std::nullopt;
+  return target->capability;
+}
+
+}  // namespace nimble::db

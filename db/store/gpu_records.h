@@ -1,0 +1,16 @@
+// How a GPU names itself in the database. It is hardware of its own: what is measured on it is of
+// no CPU, and of no other kind of GPU.
+#pragma once
+
+#include <optional>
+
+#include "db/store/records.h"
+#include "vm/base/gpu_facts.h"
+
+namespace nimble::db {
+
+Hardware gpu_hardware(const GpuFacts& gpu);
+// The capability of a GPU, 90 of 9.0; nothing if the hardware is none.
+std::optional<int> gpu_capability(const Hardware& hardware);
+
+}  // namespace nimble::db

@@ -1,0 +1,53 @@
+// A GPU's record: what tells one kind from another, and from a CPU.
+#include "db/store/gpu_records.h"
+
+#include <gtest/gtest.h>
+
+#include "db/store/host_records.h"
+
+namespace nimble::db {
+namespace {
+
+GpuFacts h100() {
+  return {"NVIDIA H100 80GB HBM3",  90,        132, 232448, 50 << 20,
+          uint64_t{85'017'100'000}, 2'619'000, 5120};
+}
+
+TEST(GpuRecords, SayWhatMattersToTimes) {
+  const Hardware h = gpu_hardware(h100());
+  EXPECT_EQ(h.vendor, "NVIDIA");
+  EXPECT_EQ(h.family, 9);
+  EXPECT_EQ(h.model, 0);
+  EXPECT_EQ(h.model_name, "NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(h.isa, "sm_90");
+  EXPECT_EQ(h.caches, "L2 51200K/132");
+  EXPECT_EQ(h.topology, "132 multiprocessors, 79 GiB, 2619 MHz x 5120 bits");
+  EXPECT_FALSE(h.virtualised);
+  EXPECT_EQ(last_cache_bytes(h), 50 << 20);
+  EXPECT_EQ(gpu_capability(h), 90);
+  EXPECT_FALSE(gpu_capability(host_hardware()));
+}
+
+TEST(GpuRecords, AnythingElseIsOtherHardware) {
+  const Hash key = key_of(gpu_hardware(h100()));
+  GpuFacts same = h100();
+  same.memory_bytes -= 1 << 20;  // another driver keeps more for itself
+  EXPECT_EQ(key_of(gpu_hardware(same)), key);
+  const auto differs = [&](auto change) {
+    GpuFacts other = h100();
+    change(other);
+    return key_of(gpu_hardware(other)) != key;
+  };
+  EXPECT_TRUE(differs([](GpuFacts& g) { g.name = "NVIDIA H200"; }));
+  EXPECT_TRUE(differs([](GpuFacts& g) { g.capability = 89; }));
+  EXPECT_TRUE(differs([](GpuFacts& g) { g.multiprocessors = 114; }));
+  EXPECT_TRUE(differs([](GpuFacts& g) { g.memory_khz = 1'593'000; }));
+  EXPECT_TRUE(differs([](GpuFacts& g) { g.bus_bits = 6144; }));
+  GpuFacts quiet = h100();
+  quiet.l2_bytes = quiet.memory_khz = 0;  // a driver that does not say
+  EXPECT_EQ(gpu_hardware(quiet).topology, "132 multiprocessors, 79 GiB");
+  EXPECT_EQ(last_cache_bytes(gpu_hardware(quiet)), 0);
+}
+
+}  // namespace
+}  // namespace nimble::db

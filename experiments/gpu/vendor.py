@@ -1,0 +1,192 @@
+"""NVIDIA's libraries beside nimble's kernels, of `scripts/gpu-check`: each kernel is compiled twice,
+as nimble's own and as the library's routine (`--knobs vendor={}`), and both take turns on the GPU.
+"""
+
+import glob
+import json
+import os
+import statistics
+import sys
+
+from experiments.gpu import candidates
+from experiments.harness import batch
+
+ROUNDS, CALLS, WARM = 5, 20, 3
+# Sums in another order, over the largest number.
+TOLERANCE, NARROW_TOLERANCE = 1e-4, 1e-2
+OWN, VENDOR = "own", "vendor"
+KNOBS = {OWN: None, VENDOR: "vendor={}"}
+LIBRARIES = {"NIMBLE_CUBLASLT": "libcublasLt.so.1[23]", "NIMBLE_CUDNN": "libcudnn.so.9"}
+
+
+def batched(heads=12, width=64):
+    """Scores of an attention: a product for each head, one side transposed."""
+    shape = f"({heads}, n, {width}), f32"
+    lines = ["let %p = matmul(%q, %k) {transpose_b = true};", "let %y = mul(%p, 0.125f32);"]
+    return candidates.Kernel(
+        f"scores-{heads}x{width}", "_matmul",
+        candidates.program({"q": shape, "k": shape}, lines, {"y": "%y"}),
+        lambda n: {"q": candidates.draw(1, heads, n, width),
+                   "k": candidates.draw(2, heads, n, width)})
+
+
+def convolution(channels, filters, taps, groups=1, sizes=(14, 28, 56)):
+    """A layer of a ResNet or a MobileNet, of square images: `sizes` are their sides."""
+    depth, pad = channels // groups, taps // 2
+    inputs, lines = candidates.weights_of(1, filters, depth * taps * taps, "f32")
+    inputs.update(x=f"(1, {channels}, n, n), f32", bias=f"({filters}), f32")
+    lines += [f"let %f = reshape(%w0) {{shape = ({filters}, {depth}, {taps}, {taps})}};",
+              f"let %c = conv2d(%x, %f, %bias) {{strides = [1, 1], pads = [{pad}, {pad}, {pad}, "
+              f"{pad}], dilations = [1, 1], groups = {groups}}};",
+              "let %y = relu(%c);"]
+
+    def arrays(n):
+        return {**candidates.vectors(1, filters, depth * taps * taps),
+                "x": candidates.draw(3, 1, channels, n, n), "bias": candidates.draw(4, filters)}
+    return candidates.Kernel(f"convolution-{channels}-{filters}-{taps}x{taps}-{groups}", "_conv2d",
+                             candidates.program(inputs, lines, {"y": "%y"}), arrays, sizes)
+
+
+def kernels():
+    products = [(768, 2304, ""), (768, 3072, "gelu_tanh"), (768, 3072, "relu"),
+                (3072, 768, "residual")]
+    found = [candidates.product(k, n, follow, dtype)
+             for dtype in ("f32", "bf16") for k, n, follow in products]
+    found += [batched(), convolution(64, 64, 3), convolution(256, 64, 1),
+              convolution(192, 192, 3, groups=192)]
+    return {kernel.name: kernel for kernel in found}
+
+
+def tolerance_of(kernel):
+    return NARROW_TOLERANCE if "bf16" in kernel.name else TOLERANCE
+
+
+# ------------------------------------------------------------------ packing
+
+def pack(folder, work, compiler):
+    """Compiles both builds of each kernel; `compiler` is a batch.Compiler."""
+    out = folder / "vendor"
+    out.mkdir(parents=True, exist_ok=True)
+    packed = []
+    for name, kernel in kernels().items():
+        source = work / f"vendor-{name}.nir"
+        source.write_text(kernel.text)
+        for build, knobs in KNOBS.items():
+            try:
+                report = compiler.compile(source, out / f"{name}-{build}.nimble",
+                                          *([knobs] if knobs else []))
+            except batch.CompilerDied as died:
+                report = {"status": "crashed", "problem": str(died)}
+            if report["status"] != "ok":
+                print(f"gpu-check: {name}, {build}: {report}", file=sys.stderr)
+                break
+        else:
+            packed.append(name)
+    (folder / "vendor.json").write_text(json.dumps(packed))
+    print(f"gpu-check: {len(packed)} of {len(kernels())} kernels beside a vendor's routine",
+          file=sys.stderr)
+
+
+# ------------------------------------------------------------------ running
+
+def find_libraries(environment, paths):
+    """Names the wheels' libraries to nimble where the environment names none: they lie in folders
+    of Python's packages, where the system does not look."""
+    for variable, pattern in LIBRARIES.items():
+        if environment.get(variable):
+            continue
+        found = [file for path in paths
+                 for file in sorted(glob.glob(os.path.join(path, "nvidia", "*", "lib", pattern)))]
+        if found:
+            environment[variable] = found[-1]
+
+
+def times_of(profile, ending):
+    """({implementation: calls}, the mean time of a call in ns) of the kernel in a profile."""
+    rows = [row for row in profile["kernels"] if row["name"].endswith(ending)]
+    calls = {}
+    for row in rows:
+        calls[row["implementation"]] = calls.get(row["implementation"], 0) + row["count"]
+    count = sum(calls.values())
+    return calls, sum(row["total_ns"] for row in rows) / count if count else None
+
+
+def routine_of(calls):
+    """The routine that ran, of `times_of`; "" where any call was ours."""
+    return next(iter(calls)) if len(calls) == 1 and next(iter(calls)).partition(".")[0] in (
+        "cublaslt", "cudnn") else ""
+
+
+def compare(kernel, folder, nimble, error_of):
+    """Returns a row for each size; `error_of` compares two arrays."""
+    sessions = {build: nimble.Session(nimble.Model(folder / "vendor" /
+                                                   f"{kernel.name}-{build}.nimble"), 1)
+                for build in KNOBS}
+    rows = []
+    for size in kernel.sizes:
+        inputs = kernel.inputs(size)
+        calls = {build: session.bind(inputs) for build, session in sessions.items()}
+        for call in calls.values():
+            for _ in range(WARM):
+                call.run()
+        outputs = {build: call.outputs() for build, call in calls.items()}
+        row = {"kernel": kernel.name, "size": size,
+               "error": max(error_of(outputs[VENDOR][name], array)
+                            for name, array in outputs[OWN].items())}
+        # What is no number compares with nothing.
+        row["right"] = bool(row["error"] <= tolerance_of(kernel))
+        times = {build: [] for build in KNOBS}
+        for _ in range(ROUNDS):
+            for build, session in sessions.items():
+                session.set_profiling(True)
+                for _ in range(CALLS):
+                    calls[build].run()
+                ran, ns = times_of(session.profile(), kernel.kernel)
+                times[build].append(ns)
+                if build == VENDOR:
+                    row["routine"] = routine_of(ran)
+                session.set_profiling(False)
+        row.update({f"{build}_ns": statistics.median(ns) for build, ns in times.items()})
+        rows.append(row)
+    return rows
+
+
+def run(folder, nimble, error_of, in_time, put):
+    """Runs what is packed, kernel by kernel; puts what is known after each."""
+    names = json.loads((folder / "vendor.json").read_text())
+    known, rows = kernels(), []
+    for name in names:
+        if not in_time():
+            put({"packed": len(names), "rows": rows, "left_out": names[names.index(name):]})
+            return
+        try:
+            rows += compare(known[name], folder, nimble, error_of)
+        except Exception as problem:  # noqa: BLE001
+            rows.append({"kernel": name, "problem": f"{type(problem).__name__}: {problem}"[:300]})
+        put({"packed": len(names), "rows": rows})
+
+
+def is_wrong(found):
+    return any(row.get("right") is False for row in found.get("rows", []))
+
+
+def is_whole(found):
+    """Whether each size was compared with a library's routine."""
+    return not found.get("left_out") and all(row.get("routine") for row in found.get("rows", []))
+
+
+def lines(found):
+    out = ["## NVIDIA's libraries", "", "The kernel's own time by the GPU's clock, medians.", "",
+           "| kernel | size | routine | nimble us | its us | its / nimble | apart |",
+           "| --- | --- | --- | --- | --- | --- | --- |"]
+    for row in found["rows"]:
+        if "problem" in row:
+            out.append(f"| {row['kernel']} | | {row['problem']} | | | | |")
+            continue
+        out.append(f"| {row['kernel']} | {row['size']} | {row['routine'] or 'none: ours ran'} | "
+                   f"{row['own_ns'] / 1000:.1f} | {row['vendor_ns'] / 1000:.1f} | "
+                   f"{row['vendor_ns'] / row['own_ns']:.2f} | {row['error']:.1e}"
+                   f"{'' if row['right'] else ' WRONG'} |")
+    if found.get("left_out"):
+        out += ["", f"No time was left for {', '.join(found['left_out'])}."]
+    return [*out, ""]

@@ -1,0 +1,341 @@
+// Campaigns for a GPU: on a stand-in for its driver with candidates that go wrong, and with the
+// compiler's, which NVRTC makes.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "compiler/driver/compile.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
+#include "compiler/passes/pipeline.h"
+#include "db/store/gpu_records.h"
+#include "db/store/host_records.h"
+#include "db/store/test/all.h"
+#include "tuner/measure/test/gpu_fault_executable.h"
+#include "tuner/service/model_tasks.h"
+#include "tuner/service/test/quick_campaign.h"
+#include "tuner/service/tuning_machine.h"
+#include "vm/base/device_number.h"
+#include "vm/base/error.h"
+#include "vm/base/hash.h"
+#include "vm/base/test/scoped_variable.h"
+#include "vm/executable/reader.h"
+#include "vm/runtime/cuda_facts.h"
+#include "vm/runtime/test/standin/cuda.h"
+
+namespace nimble::tuner {
+namespace {
+
+using db::TrialState;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const kernels::TargetInfo& hopper() {
+  static const kernels::TargetInfo target = kernels::target_by_name("sm_90a");
+  return target;
+}
+
+// Why no code for GPUs can be made here; "" if it can.
+std::string why_no_nvrtc() {
+  try {
+    tuned::require_toolchain(hopper());
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+class GpuCampaign : public QuickCampaignTest {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_no_nvrtc(); !why.empty()) GTEST_SKIP() << why;
+    driver().reset();
+  }
+  void TearDown() override { driver().reset(); }
+  static const StandInCuda& driver() { return standin_cuda(NIMBLE_STANDIN_CUDA); }
+  CampaignOptions quick_gpu(const std::string& model) const {
+    CampaignOptions o = quick(model);
+    o.threads = {};
+    o.target = "sm_90a";
+    o.worker = NIMBLE_GPU_FAULT_WORKER;
+    o.hang_ms = 1500;
+    return o;
+  }
+  std::vector<TuningTask> tasks(const CampaignOptions& o) const {
+    return tasks_of_model(o, hopper(), nullptr).tasks;
+  }
+  static std::string refusal(const std::function<void()>& body, Status status) {
+    try {
+      body();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), status) << e.what();
+      EXPECT_FALSE(e.remedy().empty()) << e.what();
+      return e.what();
+    }
+    ADD_FAILURE() << "no error";
+    return {};
+  }
+
+  const ScopedVariable library_{"NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA};
+  // The libraries that a machine may have compute on no stand-in.
+  const ScopedVariable cublaslt_{"NIMBLE_CUBLASLT", "off"}, cudnn_{"NIMBLE_CUDNN", "off"};
+};
+
+// Hands out kernels of the GPU that go wrong, by what the configuration's hash says.
+class FaultyGpuBackend : public Backend {
+ public:
+  static constexpr const char* kKernels[] = {"copy",    "trap", "wrong",     "hang",
+                                             "failing", "slow", "late_trap", "uncompilable"};
+  std::string good;  // this one is fine in any case
+  std::string kernel_of(const tuned::Candidate& c) const {
+    return text_of(c) == good ? "copy" : kKernels[hash64(text_of(c)) % std::size(kKernels)];
+  }
+  Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo& target) override {
+    Built b;
+    EXPECT_TRUE(target.is_gpu());
+    std::vector<std::string> names;
+    for (const tuned::Candidate& c : candidates) {
+      names.push_back(kernel_of(c));
+      if (names.back() == "uncompilable") b.error = "NVRTC refuses this kernel";
+      b.code_hashes.push_back(hex(hash64(text_of(c))));
+    }
+    if (b.error.empty()) b.executable = gpu_fault_executable(names);
+    b.compile_ms = 1;
+    return b;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
+                     const DefaultResult&) override {
+    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
+    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
+    return {{x}, 1e-6};
+  }
+};
+
+TEST_F(GpuCampaign, CandidatesThatGoWrongAreRecordedAndTheOthersMakeATable) {
+  const CampaignOptions o = quick_gpu(kCopy);
+  const std::vector<TuningTask> all = tasks(o);
+  ASSERT_EQ(all.size(), 1u);
+  FaultyGpuBackend backend;
+  backend.good = text_of(Space(all[0].workload(), hopper()).default_candidate());
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  ASSERT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  EXPECT_EQ(report.tasks[0].threads, 1);
+
+  std::shared_ptr<db::Store> store = db::Store::open(o.database);
+  std::map<std::string, std::set<TrialState>> states;  // by kernel
+  for (const db::TrialOutcome& t : store->outcomes(report.campaign)) {
+    if (t.trial.key.role != db::Role::kSearch) continue;
+    const auto info = store->config(t.trial.key.config);
+    const std::string kernel = backend.kernel_of(candidate_of(info->template_name, info->json));
+    states[kernel].insert(t.trial.state);
+    if (kernel == "trap") {
+      EXPECT_THAT(t.trial.message, HasSubstr("ILLEGAL_ADDRESS"));
+    }
+  }
+  const std::map<std::string, TrialState> due = {
+      {"copy", TrialState::kOk},         {"slow", TrialState::kOk},
+      {"trap", TrialState::kCrashed},    {"late_trap", TrialState::kCrashed},
+      {"failing", TrialState::kCrashed}, {"wrong", TrialState::kWrong},
+      {"hang", TrialState::kTimeout},    {"uncompilable", TrialState::kCompileFailed}};
+  EXPECT_GE(states.size(), 4u);
+  for (const auto& [kernel, seen] : states)
+    EXPECT_EQ(seen, std::set<TrialState>{due.at(kernel)}) << kernel;
+
+  // Under the GPU's own name and NVRTC's.
+  const db::Hardware gpu = db::gpu_hardware(rt::cuda_facts());
+  const db::DispatchTable table = *store->table(*report.tasks[0].table);
+  EXPECT_EQ(table.hardware, db::key_of(gpu));
+  EXPECT_EQ(table.toolchain, db::key_of(tuned::toolchain_record(hopper())));
+  EXPECT_EQ(table.status, db::TableStatus::kActive) << report.tasks[0].inactive;
+  for (const db::DispatchEntry& e : table.entries) {
+    const auto& info = table.configs.at(e.config);
+    const std::string kernel = backend.kernel_of(candidate_of(info.template_name, info.json));
+    EXPECT_EQ(kernel, "copy");
+  }
+
+  // It serves this GPU, and nobody else.
+  const kernels::Workload& w = all[0].workload();
+  const auto found = [&](const db::Hardware& cpu, std::optional<db::Hardware> other,
+                         const kernels::TargetInfo& target) {
+    return tuned::database_source(store, cpu, std::move(other))
+        ->find(w, target, table.policy_class)
+        .choice.has_value();
+  };
+  const db::Hardware host = db::host_hardware();
+  EXPECT_TRUE(found(host, gpu, hopper()));
+  db::Hardware larger = gpu;
+  larger.model_name = "NVIDIA H200";
+  EXPECT_FALSE(found(host, larger, hopper()));
+  EXPECT_FALSE(found(host, std::nullopt, hopper()));
+  EXPECT_FALSE(found(gpu, std::nullopt, hopper())) << "a GPU is no CPU";
+  EXPECT_FALSE(found(host, gpu, kernels::target_by_name("sm_80")));
+  EXPECT_FALSE(found(host, gpu, kernels::target_by_name("sm_100")));
+  EXPECT_FALSE(found(gpu, gpu, kernels::detect_host()));
+
+  EXPECT_TRUE(run_campaign(o, backend, kNever).nothing_to_do);
+}
+
+// The compiler, whose kernels are exchanged for those of the stand-in of the same names: what they
+// compute is the worker's.
+class StandInBackend : public Backend {
+ public:
+  Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo& target) override {
+    Built b = compiler_->build(w, candidates, target);
+    if (!b.error.empty()) return b;
+    exec::Executable e = exec::deserialize(b.executable);
+    std::string bytes;
+    for (exec::NativeImage::Module& m : e.images.at(0).modules) {
+      const std::string module = STANDIN_CUDA_IMAGE + m.symbol;
+      m.bytes = module.size();
+      bytes += module;
+    }
+    e.images[0].bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+    b.executable = exec::serialize(e);
+    return b;
+  }
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate& c,
+                     const DefaultResult& run) override {
+    return compiler_->expect(task, point, c, run);
+  }
+  bool is_right(const TuningTask& task, const WorkloadPoint& point, const Expectation& e,
+                uint32_t output, int64_t element) override {
+    return compiler_->is_right(task, point, e, output, element);
+  }
+
+ private:
+  const std::unique_ptr<Backend> compiler_ = compiler_backend();
+};
+
+TEST_F(GpuCampaign, ItsRecordsAreExactForTheCompiledModel) {
+  CampaignOptions o = quick_gpu(kCopy);
+  o.search_end.max_trials = 16;
+  o.top_k = 4;
+  StandInBackend backend;
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_EQ(report.tasks[0].failed, 0);
+  ASSERT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  EXPECT_EQ(report.tasks[0].inactive, "");
+
+  const auto source = tuned::database_source(db::Store::open(o.database), db::host_hardware(),
+                                             db::gpu_hardware(rt::cuda_facts()));
+  driver::CompileOptions options;
+  options.target = kernels::detect_host();
+  options.gpus = {hopper()};
+  options.device = kCudaDevice;
+  options.tuned = source.get();
+  driver::CompileReport compiled;
+  driver::compile(ir::infer_types(ir::read_module(o.model)), options, &compiled);
+  ASSERT_EQ(compiled.kernels.size(), 1u);
+  EXPECT_EQ(compiled.kernels[0].device, kCudaDevice);
+  EXPECT_EQ(compiled.kernels[0].outcome, tuned::Lookup::Outcome::kTuned)
+      << compiled.kernels[0].reason;
+  EXPECT_EQ(compiled.gpu_class, "cached");
+}
+
+TEST_F(GpuCampaign, WhatCannotBeMeasuredHereIsRefusedFirst) {
+  FaultyGpuBackend backend;
+  CampaignOptions o = quick_gpu(kCopy);
+  const auto refused = [&](Status status) {
+    return refusal([&] { run_campaign(o, backend, kNever); }, status);
+  };
+  o.threads = {1, 2};
+  EXPECT_THAT(refused(Status::kInvalidArgument), HasSubstr("--threads 2"));
+  o.threads = {1};
+  o.target = "sm_80";
+  EXPECT_THAT(refused(Status::kUnsupported),
+              AllOf(HasSubstr("--target sm_80"), HasSubstr("Stand-in GPU"),
+                    HasSubstr("compute capability 9.0"), HasSubstr("NIMBLE_CUDA_DEVICE")));
+  o.target = "sm_90a";
+  driver().set(13000, 0, 90);
+  EXPECT_THAT(refused(Status::kUnsupported),
+              AllOf(HasSubstr("there is no GPU to measure on"), HasSubstr("nvidia-smi")));
+  const ScopedVariable none("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+  EXPECT_THAT(refused(Status::kUnsupported),
+              AllOf(HasSubstr("--target sm_90a"), HasSubstr("its driver is not there")));
+  EXPECT_FALSE(std::filesystem::exists(o.database));
+}
+
+// A card of an architecture that has less shared memory than the largest.
+TEST_F(GpuCampaign, TheSpaceIsThatOfTheCard) {
+  driver().set(13000, 1, 86);
+  const TuningMachine on = tuning_machine("sm_80");
+  EXPECT_EQ(on.target.level, "sm_80");
+  EXPECT_EQ(on.target.shared_bytes, 99 << 10);
+  EXPECT_EQ(on.hardware.isa, "sm_86");
+}
+
+// What runs on the CPU beside the GPU's kernels is none of the campaign's.
+TEST_F(GpuCampaign, TasksAreTheGpusKernels) {
+  const auto all = tasks(quick_gpu(R"(
+fn @here(%x: Tensor[(k, 4), f32]) -> Tensor[(k, 4), f32] attrs {device = 0} {
+  let %y = softmax(%x) {axis = 1};
+  %y
+}
+fn @main(%x: Tensor[(n, 4), f32]) {
+  let %a = exp(%x);
+  let %b = @here(%a);
+  let %c = tanh(%b);
+  %c
+})"));
+  std::set<std::string> sources;
+  for (const TuningTask& t : all) {
+    EXPECT_EQ(t.use.device, kCudaDevice);
+    sources.insert(t.use.source);
+  }
+  EXPECT_EQ(sources, (std::set<std::string>{"exp", "tanh"}));
+}
+
+// The code that is measured is the code that is compiled into a model: such a record is exact.
+TEST_F(GpuCampaign, CandidatesAreTheCodeOfACompiledModel) {
+  const CampaignOptions o = quick_gpu(R"(
+fn @main(%x: Tensor[(n, 24), f32], %w: Tensor[(24, 40), f32]) {
+  let %y = matmul(%x, %w);
+  let %z = relu(%y);
+  %z
+})");
+  const std::vector<TuningTask> all = tasks(o);
+  ASSERT_EQ(all.size(), 1u);
+  const kernels::Workload& w = all[0].workload();
+  const Space space(w, hopper());
+  std::vector<tuned::Candidate> candidates = {space.default_candidate()};
+  Random random(3);
+  while (candidates.size() < 3)
+    if (const auto c = space.sample(random); c && !(*c == candidates.back()))
+      candidates.push_back(*c);
+  const std::unique_ptr<Backend> backend = compiler_backend();
+  const Built built = backend->build(w, candidates, hopper());
+  ASSERT_EQ(built.error, "");
+  ASSERT_EQ(built.code_hashes.size(), 3u);
+  const exec::Executable e = exec::deserialize(built.executable);
+  ASSERT_EQ(e.images.size(), 1u) << "nothing of the CPU's";
+  EXPECT_EQ(e.images[0].target, "sm_90a");
+  EXPECT_EQ(e.images[0].device, kCudaDevice);
+  for (const exec::Kernel& k : e.kernels) {
+    EXPECT_EQ(k.device, kCudaDevice);
+    EXPECT_FALSE(k.portable) << "it must not run in the GPU's place";
+    for (const exec::Implementation& i : k.implementations) EXPECT_TRUE(i.launch);
+  }
+
+  driver::CompileOptions options;
+  options.target = kernels::detect_host();
+  options.gpus = {hopper()};
+  options.device = kCudaDevice;
+  const exec::Executable model =
+      driver::compile(ir::infer_types(ir::read_module(o.model)), options);
+  const auto kernel = std::find_if(model.kernels.begin(), model.kernels.end(),
+                                   [&](const exec::Kernel& k) { return k.workload == w.key; });
+  ASSERT_NE(kernel, model.kernels.end());
+  ASSERT_EQ(kernel->implementations.size(), 1u);
+  EXPECT_EQ(hex(kernel->implementations[0].code_hash), built.code_hashes[0]);
+
+  std::set<std::string> kinds;
+  for (const CodeText& c : backend->code(w, candidates[0], hopper())) kinds.insert(c.kind);
+  EXPECT_EQ(kinds, (std::set<std::string>{"kernel-ir", "cuda", "ptx"}));
+}
+
+}  // namespace
+}  // namespace nimble::tuner

@@ -1,0 +1,19 @@
+// What tells one kind of GPU from another, as its driver says it: whose records measurements are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace nimble {
+
+struct GpuFacts {
+  std::string name;    // "NVIDIA H100 80GB HBM3"
+  int capability = 0;  // 90 of 9.0
+  int multiprocessors = 0;
+  int64_t shared_bytes = 0;  // that a block may have
+  int64_t l2_bytes = 0;
+  uint64_t memory_bytes = 0;
+  int memory_khz = 0, bus_bits = 0;  // of the memory; 0: the driver does not say
+};
+
+}  // namespace nimble

@@ -1,0 +1,12 @@
+// cuBLASLt's products as implementations of a GPU's kernels that dispatch may choose.
+#pragma once
+
+#include <vector>
+
+#include "vm/library/registry.h"
+
+namespace nimble::rt {
+
+std::vector<LibraryKernel> cublaslt_kernels();
+
+}  // namespace nimble::rt

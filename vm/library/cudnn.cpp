@@ -1,0 +1,422 @@
+// cuDNN's convolutions of images NCHW as started by a GPU's kernels: with a bias for each channel,
+// another image that is added, and ReLU behind it.
+//
+// The library is told a graph of operations and proposes engines for it, the fastest first by its
+// own rules. f32 means f32: engines that use tensor cores (which multiply f32 in TF32 alone),
+// narrow their operands or their sums, transform them (Winograd, Fourier) or vary from run to run
+// are passed over. What remains is kept, by extents, as a plan.
+#include "vm/library/cudnn.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+
+#include "vm/base/checked.h"
+#include "vm/base/printable.h"
+#include "vm/executable/vendor_epilogue.h"
+#include "vm/library/cudnn_binding.h"
+#include "vm/library/kept_calls.h"
+
+namespace nimble::rt {
+namespace {
+
+using cudnn::Context;
+using cudnn::Descriptor;
+using exec::KernelArgument;
+using exec::VendorCall;
+using exec::VendorEpilogue;
+namespace c = cudnn::c;
+
+constexpr uint64_t kMostWorkspace = uint64_t{256} << 20;
+// Engines that are looked at, of each kind of rules; of the later ones none is fast.
+constexpr int64_t kMostEngines = 16;
+// The library tells the difference of no larger one.
+constexpr uint32_t kMostAlignment = 16;
+
+using Extents = std::array<int64_t, 4>;
+
+// One call's work, with all extents: what the library is asked for.
+struct Convolution {
+  Extents x{}, w{}, y{};
+  std::array<int64_t, 2> strides{}, dilations{}, before{}, after{};
+  int32_t bias = -1, added = -1;  // tensors of the call, -1: none
+  bool relu = false;
+  uint32_t alignment = 0;  // of all tensors
+  friend bool operator==(const Convolution&, const Convolution&) = default;
+};
+
+struct HashOfConvolution {
+  size_t operator()(const Convolution& p) const {
+    size_t h = p.alignment;
+    for (const Extents* extents : {&p.x, &p.w, &p.y})
+      for (const int64_t extent : *extents) {
+        h = (h ^ static_cast<size_t>(extent)) * 0x9e3779b97f4a7c15;
+        h ^= h >> 32;
+      }
+    return h;
+  }
+};
+
+// ---- what a call is, compared with what the configuration says
+
+class Sizer {
+ public:
+  Sizer(const VendorCall& call, const VendorEpilogue& epilogue,
+        std::span<const LibraryTensor> tensors)
+      : tensors_(tensors) {
+    const VendorCall::Image& image = *call.image;
+    out_.x = extents(call.x);
+    out_.w = extents(call.w);
+    out_.y = extents(call.y);
+    out_.strides = image.strides;
+    out_.dilations = image.dilations;
+    out_.before = {image.pads[0], image.pads[1]};
+    out_.after = {image.pads[2], image.pads[3]};
+    const auto [filters, depth, rows, columns] = out_.w;
+    const std::optional<int64_t> channels = try_mul(depth, image.groups);
+    if (rows != image.kernel[0] || columns != image.kernel[1] || call.n != filters ||
+        call.k != rows * columns * depth || filters % image.groups != 0 || channels != out_.x[1] ||
+        out_.y[0] != out_.x[0] || out_.y[1] != filters || out_.y[2] != windows(image, 0) ||
+        out_.y[3] != windows(image, 1))
+      throw Refused{"the extents are not those of a convolution"};
+    for (const uint32_t tensor : epilogue.sums) take_sum(tensor);
+    out_.relu = epilogue.activation == VendorEpilogue::Activation::kRelu;
+    uintptr_t bits = kMostAlignment;
+    for (const LibraryTensor& t : tensors) bits |= reinterpret_cast<uintptr_t>(t.data);
+    out_.alignment = uint32_t{1} << std::countr_zero(bits);
+  }
+
+  bool empty() const { return std::ranges::find(out_.y, 0) != out_.y.end(); }
+  const Convolution& convolution() const {
+    for (const Extents* e : {&out_.x, &out_.w, &out_.y}) {
+      const std::optional<int64_t> count = try_element_count(*e);
+      if (!count || *count > INT32_MAX) throw Refused{"a tensor is larger than the library counts"};
+      if (*count == 0) throw Refused{"there is nothing to sum"};
+    }
+    return out_;
+  }
+
+ private:
+  Extents extents(uint32_t tensor) const {
+    const std::span<const int64_t> shape = tensors_[tensor].shape;
+    if (shape.size() != 4) throw Refused{"images have four axes"};
+    return {shape[0], shape[1], shape[2], shape[3]};
+  }
+
+  // As many windows as fit along an axis of space. The file's numbers are below 2^31 each, an
+  // image's extents below 2^62.
+  int64_t windows(const VendorCall::Image& image, size_t axis) const {
+    const int64_t reach = (image.kernel[axis] - 1) * image.dilations[axis] + 1;
+    const int64_t room = out_.x[2 + axis] + image.pads[axis] + image.pads[axis + 2] - reach;
+    return room < 0 ? 0 : room / image.strides[axis] + 1;
+  }
+
+  void take_sum(uint32_t tensor) {
+    const std::span<const int64_t> shape = tensors_[tensor].shape;
+    // One axis is that of channels (vendor_call.h); others stand as those of the result do.
+    Extents at = {1, 1, 1, 1};
+    if (shape.size() > at.size()) throw Refused{"what is added has more axes"};
+    if (shape.size() == 1)
+      at[1] = shape[0];
+    else
+      std::ranges::copy(shape, at.end() - static_cast<std::ptrdiff_t>(shape.size()));
+    if (at == Extents{1, out_.y[1], 1, 1} && out_.bias < 0)
+      out_.bias = static_cast<int32_t>(tensor);
+    else if (at == out_.y && out_.added < 0)
+      out_.added = static_cast<int32_t>(tensor);
+    else
+      throw Refused{"the library adds a number to each channel, and one image as large"};
+  }
+
+  std::span<const LibraryTensor> tensors_;
+  Convolution out_;
+};
+
+// ---- what is ready
+
+// Of tensors of the graph. Those of no memory follow.
+enum Id : int64_t { kX = 1, kW, kY, kBias, kAdded, kFirstVirtual };
+
+// The graph of a convolution and the plan that runs it.
+class Planned final : public DeviceCall {
+ public:
+  Planned(std::shared_ptr<const Context> context, const VendorCall& call, const Convolution& p)
+      : context_(std::move(context)), x_(call.x), w_(call.w), y_(call.y), p_(p) {
+    const std::lock_guard guard(context_->lock());
+    make_graph();
+    for (const int rules : {c::kByRules, c::kFallback})
+      if (!plan_ && propose(rules)) break;
+    if (!plan_) throw Refused{"the library has no engine for it that computes in f32"};
+  }
+  // In the order in which they lean on each other, and with the handle.
+  ~Planned() override {
+    const std::lock_guard guard(context_->lock());
+    plan_.reset();
+    while (!made_.empty()) made_.pop_back();
+  }
+
+  uint64_t workspace_bytes() const override { return workspace_; }
+
+  void start(std::span<const LibraryTensor> tensors, void* workspace) const override {
+    const cudnn::Library& l = context_->library();
+    std::vector<int64_t> ids = {kX, kW, kY};
+    std::vector<void*> pointers = {tensors[x_].data, tensors[w_].data, tensors[y_].data};
+    const auto add = [&](int32_t tensor, Id id) {
+      if (tensor < 0) return;
+      ids.push_back(id);
+      pointers.push_back(tensors[static_cast<size_t>(tensor)].data);
+    };
+    add(p_.bias, kBias);
+    add(p_.added, kAdded);
+    const std::lock_guard guard(context_->lock());
+    Descriptor pack(l, c::kPack);
+    pack.set(c::kPackIds, c::kInt64, ids);
+    pack.set(c::kPackPointers, c::kPointer, pointers);
+    pack.set_pointer(c::kPackWorkspace, workspace);
+    pack.close();
+    l.check(l.cudnnBackendExecute(context_->handle(), plan_->get(), pack.get()),
+            "cudnnBackendExecute");
+  }
+
+ private:
+  // Kept until the plan goes, which may lean on it.
+  Descriptor& make(int kind) {
+    made_.push_back(std::make_unique<Descriptor>(context_->library(), kind));
+    return *made_.back();
+  }
+
+  const Descriptor& tensor(const Extents& dims, int64_t id, bool is_virtual = false) {
+    const std::vector<int64_t> extents(dims.begin(), dims.end());
+    const std::vector<int64_t> strides = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3],
+                                          1};
+    Descriptor& t = make(c::kTensor);
+    t.set_int(c::kTensorType, c::kDataType, c::kF32);
+    t.set(c::kTensorDims, c::kInt64, extents);
+    t.set(c::kTensorStrides, c::kInt64, strides);
+    t.set_int64(c::kTensorId, id);
+    t.set_int64(c::kTensorAlignment, p_.alignment);
+    if (is_virtual) {
+      const bool yes = true;
+      t.set(c::kTensorVirtual, c::kBoolean, 1, &yes);
+    }
+    t.close();
+    return t;
+  }
+
+  // The value behind one more operation: the result if it is the last of `left`.
+  const Descriptor& next(int* left) {
+    return --*left == 0 ? tensor(p_.y, kY) : tensor(p_.y, virtual_++, true);
+  }
+
+  const Descriptor& convolution(const Descriptor& y) {
+    Descriptor& windows = make(c::kConvolution);
+    const auto numbers = [&](int attribute, const std::array<int64_t, 2>& values) {
+      windows.set(attribute, c::kInt64, values.size(), values.data());
+    };
+    windows.set_int64(c::kSpatialDims, 2);
+    windows.set_int(c::kConvolutionPrecision, c::kDataType, c::kF32);
+    windows.set_int(c::kConvolutionModeOf, c::kConvolutionMode, c::kCrossCorrelation);
+    numbers(c::kPaddingBefore, p_.before);
+    numbers(c::kPaddingAfter, p_.after);
+    numbers(c::kDilations, p_.dilations);
+    numbers(c::kStrides, p_.strides);
+    windows.close();
+    Descriptor& operation = make(c::kConvolutionForward);
+    operation.set_one(c::kForwardX, tensor(p_.x, kX));
+    operation.set_one(c::kForwardW, tensor(p_.w, kW));
+    operation.set_one(c::kForwardY, y);
+    operation.set_one(c::kForwardConvolution, windows);
+    operation.set_float(c::kForwardAlpha, 1);
+    operation.set_float(c::kForwardBeta, 0);
+    operation.close();
+    return operation;
+  }
+
+  // `b`: nullptr of an operation that has no second operand.
+  const Descriptor& pointwise(int mode, const Descriptor& x, const Descriptor* b,
+                              const Descriptor& y) {
+    Descriptor& what = make(c::kPointwise);
+    what.set_int(c::kPointwiseModeOf, c::kPointwiseMode, mode);
+    what.set_int(c::kPointwisePrecision, c::kDataType, c::kF32);
+    what.close();
+    Descriptor& operation = make(c::kPointwiseOperation);
+    operation.set_one(c::kPointwiseDescriptor, what);
+    operation.set_one(c::kPointwiseX, x);
+    if (b) operation.set_one(c::kPointwiseB, *b);
+    operation.set_one(c::kPointwiseY, y);
+    operation.close();
+    return operation;
+  }
+
+  // Operations in the order in which the library's own kernels have them: another image, the bias,
+  // the activation.
+  void make_graph() {
+    int left = 1 + (p_.added >= 0) + (p_.bias >= 0) + p_.relu;
+    const Descriptor* value = &next(&left);
+    std::vector<const Descriptor*> operations = {&convolution(*value)};
+    const auto then = [&](int mode, const Descriptor* b) {
+      const Descriptor& result = next(&left);
+      operations.push_back(&pointwise(mode, *value, b, result));
+      value = &result;
+    };
+    if (p_.added >= 0) then(c::kAdd, &tensor(p_.y, kAdded));
+    if (p_.bias >= 0) then(c::kAdd, &tensor({1, p_.y[1], 1, 1}, kBias));
+    if (p_.relu) then(c::kRelu, nullptr);
+    Descriptor& graph = make(c::kGraph);
+    graph.set_handle(c::kGraphHandle, context_->handle());
+    graph.set_all(c::kGraphOperations, operations);
+    graph.close();
+    graph_ = &graph;
+  }
+
+  // Whether the first engine that may compute it, by these rules, has a plan.
+  bool propose(int rules) {
+    const cudnn::Library& l = context_->library();
+    Descriptor& heuristics = make(c::kHeuristics);
+    heuristics.set_one(c::kHeuristicGraph, *graph_);
+    heuristics.set_int(c::kHeuristicModeOf, c::kHeuristicMode, rules);
+    if (!closes(heuristics)) return false;
+    std::vector<std::unique_ptr<Descriptor>> found;
+    std::vector<c::Descriptor> handles;
+    for (int64_t i = 0; i < kMostEngines; ++i) {
+      found.push_back(std::make_unique<Descriptor>(l, c::kConfiguration));
+      handles.push_back(found.back()->get());
+    }
+    const int64_t count =
+        heuristics.get(c::kHeuristicResults, c::kDescriptorType, kMostEngines, handles.data());
+    for (int64_t i = 0; i < std::clamp<int64_t>(count, 0, kMostEngines); ++i) {
+      std::unique_ptr<Descriptor>& configuration = found[static_cast<size_t>(i)];
+      if (!computes_in_f32(*configuration)) continue;
+      auto plan = std::make_unique<Descriptor>(l, c::kPlan);
+      plan->set_handle(c::kPlanHandle, context_->handle());
+      plan->set_one(c::kPlanConfiguration, *configuration);
+      if (!closes(*plan)) continue;
+      int64_t bytes = 0;
+      plan->get(c::kPlanWorkspace, c::kInt64, 1, &bytes);
+      if (bytes < 0 || static_cast<uint64_t>(bytes) > kMostWorkspace) continue;
+      made_.push_back(std::move(configuration));
+      plan_ = std::move(plan);
+      workspace_ = static_cast<uint64_t>(bytes);
+      return true;
+    }
+    return false;
+  }
+
+  // What the library proposes it may yet refuse.
+  static bool closes(Descriptor& d) {
+    try {
+      d.close();
+    } catch (const Error& e) {
+      if (e.status() != Status::kUnsupported) throw;
+      return false;
+    }
+    return true;
+  }
+
+  bool computes_in_f32(const Descriptor& configuration) const {
+    Descriptor engine(context_->library(), c::kEngine);
+    c::Descriptor handle = engine.get();
+    configuration.get(c::kConfigurationEngine, c::kDescriptorType, 1, &handle);
+    std::array<int, c::kNoteCount> notes{};
+    const int64_t count =
+        engine.get(c::kEngineNotes, c::kNumericalNote, c::kNoteCount, notes.data());
+    for (int64_t i = 0; i < std::clamp<int64_t>(count, 0, c::kNoteCount); ++i)
+      for (const int bad : {c::kTensorCore, c::kDownConverts, c::kReducedSums, c::kFourier,
+                            c::kNondeterministic, c::kWinograd})
+        if (notes[static_cast<size_t>(i)] == bad) return false;
+    return true;
+  }
+
+  const std::shared_ptr<const Context> context_;
+  const uint32_t x_, w_, y_;
+  const Convolution p_;
+  std::vector<std::unique_ptr<Descriptor>> made_;
+  const Descriptor* graph_ = nullptr;
+  int64_t virtual_ = kFirstVirtual;
+  std::unique_ptr<Descriptor> plan_;
+  uint64_t workspace_ = 0;
+};
+
+class CudnnRoutine final : public DeviceRoutine {
+ public:
+  CudnnRoutine(std::shared_ptr<const Context> context, VendorCall call, VendorEpilogue epilogue)
+      : context_(std::move(context)), call_(std::move(call)), epilogue_(std::move(epilogue)) {}
+
+  std::shared_ptr<const DeviceCall> find(std::span<const LibraryTensor> tensors,
+                                         std::string* why) override {
+    try {
+      const Sizer sizer(call_, epilogue_, tensors);
+      if (sizer.empty()) return nothing_;
+      return kept_.find(sizer.convolution(), why, [&](const Convolution& p) {
+        return std::make_shared<const Planned>(context_, call_, p);
+      });
+    } catch (const Refused& refused) {
+      *why = refused.why;
+      return nullptr;
+    }
+  }
+
+ private:
+  const std::shared_ptr<const Context> context_;
+  const VendorCall call_;
+  const VendorEpilogue epilogue_;
+  const std::shared_ptr<const DeviceCall> nothing_ = std::make_shared<const NoCall>();
+  KeptCalls<Convolution, HashOfConvolution> kept_;
+};
+
+// ---- what a contract must be
+
+std::string contract_fault(const VendorCall& call, const VendorEpilogue& epilogue,
+                           const exec::KernelContract& contract) {
+  std::vector<const KernelArgument*> t;
+  for (const KernelArgument& a : contract.arguments)
+    if (a.kind == KernelArgument::Kind::kTensor) t.push_back(&a);
+  if (std::string fault = exec::fault_of_gpu_arguments(call, epilogue, t); !fault.empty())
+    return fault;
+  if (!call.image || !call.image->channels_first || call.panel)
+    return "it takes images NCHW and weights as the model has them";
+  return exec::fault_of_gpu_convolution(epilogue, t[call.x]->dtype, t[call.w]->dtype,
+                                        t[call.y]->dtype);
+}
+
+[[noreturn]] void refuse(const std::string& problem) {
+  throw Error(Status::kUnsupported, "cuDNN", problem);
+}
+
+std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
+                                       const exec::KernelContract& contract, CudaDevice& device) {
+  VendorCall call = exec::vendor_call_of(configuration);
+  const cudnn::Library& library = cudnn::library();
+  if (!library.problem().empty()) refuse(library.problem());
+  std::string why;
+  std::optional<VendorEpilogue> epilogue = exec::epilogue_of(call, &why);
+  if (epilogue) why = contract_fault(call, *epilogue, contract);
+  if (!why.empty()) refuse(why);
+  // Where none was measured, as where a person asks for the routine, any will do.
+  if (!call.library.empty() && call.library != library.version())
+    throw Error(Status::kIncompatible, "cuDNN",
+                fmt::format("it was measured with {}, here is {}", printable(call.library),
+                            library.version()),
+                "tune the model here");
+  return std::make_shared<CudnnRoutine>(cudnn::context_of(library, device), std::move(call),
+                                        std::move(*epilogue));
+}
+
+}  // namespace
+
+std::vector<LibraryKernel> cudnn_kernels() {
+  LibraryKernel k;
+  k.name = "cudnn.conv2d";
+  k.kind = exec::ImplementationKind::kVendor;
+  k.signature = "x (b, c, h, w), w (n, c / groups, kh, kw), what is added -> y (b, n, h, w)";
+  k.summary =
+      "Convolution of f32 images on an NVIDIA GPU, a bias, another image and ReLU behind it, by "
+      "cuDNN.";
+  k.unavailable = [] { return cudnn::library().problem(); };
+  k.version = [] { return cudnn::library().version(); };
+  k.prepare_on_gpu = prepare;
+  return {k};
+}
+
+}  // namespace nimble::rt

@@ -1,0 +1,85 @@
+// What NVIDIA's libraries have in common here: each is opened at run time, once for each name that
+// the environment gives it, and its state on a device is shared by all routines there. Internal to
+// vm/library.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "vm/base/error.h"
+#include "vm/base/library_files.h"
+#include "vm/runtime/cuda_device.h"
+#include "vm/runtime/fork.h"
+
+namespace nimble::rt {
+
+class GpuLibrary {
+ public:
+  // Why it cannot be used; "" if it can.
+  const std::string& problem() const { return problem_; }
+  // "cuBLASLt 13.0.2"; "" if it is not there.
+  const std::string& version() const { return version_; }
+
+ protected:
+  // One that cannot be used.
+  explicit GpuLibrary(std::string problem) : problem_(std::move(problem)) {}
+  // Opens a file, which stays so: threads of the library's may run in it. nullptr, and the problem
+  // is set, where that fails.
+  void* load(const std::string& file);
+  std::string problem_, version_;
+};
+
+// The Library that the environment's `variable` names (a file, or its folder; "off": none), else
+// the first of these names that the system or the toolkit has and that can be used. Looked for
+// once. Library has a constructor from a problem, and open(file), which leaves problem() empty if
+// it can be used.
+template <class Library>
+const Library& library_of(const char* variable, std::span<const char* const> names) {
+  struct Known {
+    ForkSafeLock lock;
+    std::map<std::string, std::unique_ptr<const Library>> libraries;
+  };
+  static Known& known = *new Known;
+  const char* named = std::getenv(variable);
+  const std::lock_guard guard(known.lock);
+  std::unique_ptr<const Library>& library = known.libraries[named ? named : ""];
+  if (library) return *library;
+  if (named && std::strcmp(named, "off") == 0) {
+    library = std::make_unique<Library>(fmt::format("{} is off", variable));
+    return *library;
+  }
+  for (const std::string& file : library_files(variable, names)) {
+    auto one = std::make_unique<Library>("");
+    one->open(file);
+    const bool usable = one->problem().empty();
+    // Of several that cannot be used one that is installed says why.
+    if (usable || !library || (library->version().empty() && !one->version().empty()))
+      library = std::move(one);
+    if (usable) break;
+  }
+  return *library;
+}
+
+// The library's Context on a device, made where nobody holds one.
+template <class Context, class Library>
+std::shared_ptr<const Context> shared_context(const Library& library, CudaDevice& device) {
+  struct Made {
+    ForkSafeLock lock;
+    std::map<std::pair<const Library*, CudaDevice*>, std::weak_ptr<const Context>> contexts;
+  };
+  static Made& made = *new Made;
+  const std::lock_guard guard(made.lock);
+  std::weak_ptr<const Context>& known = made.contexts[{&library, &device}];
+  if (std::shared_ptr<const Context> context = known.lock()) return context;
+  auto context = std::make_shared<const Context>(library, device);
+  known = context;
+  return context;
+}
+
+}  // namespace nimble::rt

@@ -37,6 +37,22 @@ int relu(const StandInLaunch& l) {
   for (int64_t i = 0; i < l.symbols[0]; ++i) y[i] = x[i] > 0 ? x[i] : 0;
   return 0;
 }
+// The same of the product and a relu.
+int product(const StandInLaunch& l) {
+  using nimble::tuner::kProductColumns;
+  using nimble::tuner::kProductDepth;
+  const auto* x = static_cast<const float*>(l.pointers[0]);
+  const auto* w = static_cast<const float*>(l.pointers[1]);
+  auto* y = static_cast<float*>(l.pointers[2]);
+  for (int64_t i = 0; i < l.symbols[0]; ++i)
+    for (int64_t j = 0; j < kProductColumns; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < kProductDepth; ++k)
+        sum += double{x[i * kProductDepth + k]} * double{w[k * kProductColumns + j]};
+      y[i * kProductColumns + j] = sum > 0 ? static_cast<float>(sum) : 0;
+    }
+  return 0;
+}
 int nothing(const StandInLaunch&) {
   return 0;
 }
@@ -107,6 +123,7 @@ int main(int argc, char** argv) {
         {"rotated", rotated}, {"reaching", reaching}, {"rotated_fast", rotated_fast},
         {"*", relu}};
     for (const auto& [name, run] : kernels) driver->add_kernel(name, 2, 1, run);
+    driver->add_kernel("product", 3, 1, product);
   }
   options.out = ::dup(1);
   ::dup2(2, 1);

@@ -42,22 +42,27 @@ class Libraries(unittest.TestCase):
 
 
 class Session:
-    """A session whose kernel takes `ns` and is an implementation of this name."""
+    """A session whose kernel takes `ns` and is an implementation of this name, and may take NaN for
+    0."""
 
-    def __init__(self, file, implementation, ns, values):
+    def __init__(self, file, implementation, ns, values, loses_nans=False):
         self.file, self.implementation, self.ns, self.values = file, implementation, ns, values
+        self.loses_nans = loses_nans
         self.runs = 0
 
     def bind(self, inputs):
-        del inputs
         session = self
+        strange = any(np.isnan(array).any() for array in inputs.values())
 
         class Call:
             def run(self):
                 session.runs += 1
 
             def outputs(self):
-                return {"y": np.array(session.values, np.float32)}
+                values = np.array(session.values, np.float32)
+                if strange:
+                    values[0] = 0 if session.loses_nans else np.nan
+                return {"y": values}
         return Call()
 
     def set_profiling(self, on):
@@ -72,14 +77,15 @@ class Session:
 
 
 class Comparison(unittest.TestCase):
-    def compare(self, implementation="cublaslt.matmul", values=(1.0, 2.0)):
+    def compare(self, implementation="cublaslt.matmul", values=(1.0, 2.0), loses_nans=False):
         kernel = vendor.kernels()["scores-12x64"]
 
         def session(model, threads):
             self.assertEqual(threads, 1)
             own = model.name.endswith("-own.nimble")
             return Session(model, "matmul_1234" if own else implementation,
-                           3000 if own else 1500, (1.0, 2.0) if own else values)
+                           3000 if own else 1500, (1.0, 2.0) if own else values,
+                           not own and loses_nans)
         nimble = mock.Mock(Model=lambda path: path, Session=session)
         return vendor.compare(kernel, pathlib.Path("packed"), nimble, models.error)
 
@@ -100,6 +106,11 @@ class Comparison(unittest.TestCase):
             found = {"rows": self.compare(values=values)}
             self.assertTrue(vendor.is_wrong(found), values)
             self.assertIn("WRONG", "\n".join(vendor.lines(found)))
+
+    def test_a_nan_that_is_lost_is_wrong(self):
+        found = {"rows": self.compare(loses_nans=True)}
+        self.assertTrue(vendor.is_wrong(found))
+        self.assertIn("WRONG (NaN)", "\n".join(vendor.lines(found)))
 
     def test_where_ours_ran_nothing_was_compared(self):
         found = {"rows": self.compare("matmul_1234")}

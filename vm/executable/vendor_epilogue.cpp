@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace nimble::exec {
 
 std::optional<VendorEpilogue> epilogue_of(const VendorCall& call, std::string* why) {
@@ -23,6 +25,10 @@ std::optional<VendorEpilogue> epilogue_of(const VendorCall& call, std::string* w
               "the vendor's routine has factors ahead of sums alone, and no sum with a "
               "number");
         out.alpha *= s.alpha;
+        // Nor where several together are 0, and what is too large for f32 is not what they give one
+        // after the other.
+        if (!std::isfinite(out.alpha) || out.alpha == 0)
+          return refuse("the vendor's routine has one factor, and these together are beyond f32");
         break;
       case VendorOp::kAdd:
         if (out.sums.size() == 2) return refuse("the vendor's routine adds two tensors at most");

@@ -24,6 +24,16 @@ std::array<uint32_t, 3> grid_of(const PreparedKernel& k, const exec::Launch& lau
   }
 }
 
+// Whether a kernel of ours may serve what a library failed at. What else it says is a fault of its
+// own or of the device's, and of a device that is lost nothing more is asked.
+bool leaves_it_to_ours(const PreparedKernel& k, const CudaDevice& device, const Error& e) {
+  return k.stand_in && device.usable() &&
+         (e.status() == Status::kUnsupported || e.status() == Status::kExhausted);
+}
+
+// The library has not started it.
+struct NotStarted {};
+
 uint64_t word_of(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
@@ -48,6 +58,10 @@ void GpuLaunches::note(uint32_t index, std::span<const int64_t> symbols) {
   Since& since = since_[index];
   if (since.launches++ == 0) launched_.push_back(index);
   std::copy(symbols.begin(), symbols.end(), since.symbols.begin());
+}
+
+void GpuLaunches::take_back(uint32_t index) {
+  if (--since_[index].launches == 0) launched_.pop_back();
 }
 
 void GpuLaunches::enter() {
@@ -78,16 +92,18 @@ std::optional<KernelCallResult> GpuLaunches::start_routine(uint32_t index,
   const std::span<const LibraryTensor> tensors = library_tensors(k, arguments, frame);
   device_->enter_quietly();
   std::string why;
-  const std::shared_ptr<const DeviceCall> call = target.device_routine->find(tensors, &why);
+  std::shared_ptr<const DeviceCall> call;
   void* space = nullptr;
-  if (call) try {
+  try {
+    call = target.device_routine->find(tensors, &why);
+    if (call)
       if (const uint64_t bytes = call->workspace_bytes(); bytes > 0)
         space = scratch.at_least(bytes);
-    } catch (const Error& e) {
-      // Ours may do with less.
-      if (!k.stand_in || e.status() != Status::kExhausted) throw;
-      return std::nullopt;
-    }
+  } catch (const Error& e) {
+    // Of memory ours may do with less.
+    if (!leaves_it_to_ours(k, *device_, e)) throw;
+    return std::nullopt;
+  }
   if (!call) {
     if (k.stand_in) return std::nullopt;
     throw Error(Status::kUnsupported, "",
@@ -98,12 +114,26 @@ std::optional<KernelCallResult> GpuLaunches::start_routine(uint32_t index,
   const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
   const KernelCallResult done{target.implementation, 1};
   note(index, symbols);
-  if (profiler) {
-    start_timed(index, done, symbols, [&] { call->start(tensors, space); });
-  } else {
-    device_->enter();  // its kernels are none of a stretch
-    entered_ = true;
-    call->start(tensors, space);
+  // What was put off and is asked for before is another kernel's: ours does not serve that.
+  const auto start = [&] {
+    try {
+      call->start(tensors, space);
+    } catch (const Error& e) {
+      if (!leaves_it_to_ours(k, *device_, e)) throw;
+      throw NotStarted{};
+    }
+  };
+  try {
+    if (profiler) {
+      start_timed(index, done, symbols, start);
+    } else {
+      device_->enter();  // its kernels are none of a stretch
+      entered_ = true;
+      start();
+    }
+  } catch (const NotStarted&) {
+    take_back(index);
+    return std::nullopt;
   }
   return done;
 }

@@ -31,7 +31,8 @@ class GpuLaunches {
   GpuLaunches& operator=(const GpuLaunches&) = delete;
 
   // Starts the model's kernel `index`, whose arguments are bound: its code, or a vendor's routine,
-  // for which the kernel's code stands in where the library has nothing for the call. Error(kFatal)
+  // for which the kernel's code stands in where the library has nothing for the call or cannot do
+  // it (kUnsupported, kExhausted). Error(kFatal)
   // for a grid that no GPU takes. With a profiler it is told, when the launch has been waited for,
   // how long the kernel took.
   KernelCallResult launch(uint32_t index, std::span<const Value> arguments, Scratch& scratch,
@@ -75,12 +76,15 @@ class GpuLaunches {
     std::vector<int64_t> symbols;
   };
   void prepare(CudaDevice& device);
-  // Has a vendor's routine started; nothing where it has none for the call.
+  // Has a vendor's routine started; nothing where it has none for the call, or cannot start it, and
+  // the kernel's code is to serve.
   std::optional<KernelCallResult> start_routine(uint32_t index, const KernelTarget& target,
                                                 std::span<const Value> arguments, Scratch& scratch,
                                                 KernelFrame* frame, Profiler* profiler);
   // Told before it happens: what the hardware then finds names the kernel.
   void note(uint32_t index, std::span<const int64_t> symbols);
+  // What was noted last did not happen.
+  void take_back(uint32_t index);
   // The device's context is the thread's for this slice, and stretches go on.
   void enter();
   // Between two events.

@@ -166,27 +166,32 @@ class Sizer {
 
 // ---- what is ready
 
-// Of the library's, destroyed by one of its functions.
+// Of the library's, destroyed by one of its functions; left where the device cannot be used any
+// more, in a forked child too: then nothing of the library is called.
 template <class Handle>
 class Owned {
  public:
   using Destroy = c::Status (*)(Handle);
-  Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
+  Owned(const CudaDevice& device, Handle handle, Destroy destroy)
+      : device_(device), handle_(handle), destroy_(destroy) {}
   Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
+      : device_(other.device_),
+        handle_(std::exchange(other.handle_, nullptr)),
+        destroy_(other.destroy_) {}
   Owned& operator=(Owned&&) = delete;
   ~Owned() {
-    if (handle_) destroy_(handle_);
+    if (handle_ && device_.usable()) destroy_(handle_);
   }
   Handle get() const { return handle_; }
 
  private:
+  const CudaDevice& device_;
   Handle handle_;
   Destroy destroy_;
 };
 
-// A call's descriptors and algorithm. Descriptors are the host's alone: a device that is lost takes
-// nothing of them with it.
+// A call's descriptors and algorithm. Descriptors are the host's alone: destroying them takes no
+// lock and no context.
 class Planned final : public DeviceCall {
  public:
   Planned(std::shared_ptr<const Context> context, const VendorCall& call,
@@ -244,7 +249,7 @@ class Planned final : public DeviceCall {
     c::Product made = nullptr;
     l.check(l.cublasLtMatmulDescCreate(&made, c::kComputeF32, c::data_type(DType::kF32)),
             "cublasLtMatmulDescCreate");
-    ProductHandle product(made, l.cublasLtMatmulDescDestroy);
+    ProductHandle product(context_->device(), made, l.cublasLtMatmulDescDestroy);
     set(product, c::kTransposeA, p_.transpose_w ? c::kTransposed : c::kPlain);
     set(product, c::kTransposeB, p_.transpose_x ? c::kTransposed : c::kPlain);
     uint32_t what = epilogue.activation == Activation::kRelu       ? c::kRelu
@@ -262,7 +267,7 @@ class Planned final : public DeviceCall {
     l.check(l.cublasLtMatrixLayoutCreate(&made, c::data_type(type), static_cast<uint64_t>(rows),
                                          static_cast<uint64_t>(columns), rows),
             "cublasLtMatrixLayoutCreate");
-    Layout layout(made, l.cublasLtMatrixLayoutDestroy);
+    Layout layout(context_->device(), made, l.cublasLtMatrixLayoutDestroy);
     if (p_.batch != 1) {
       const auto count = static_cast<int32_t>(p_.batch);
       for (const auto& [attribute, value, bytes] :
@@ -279,7 +284,8 @@ class Planned final : public DeviceCall {
     const cublaslt::Library& l = context_->library();
     c::Preference made = nullptr;
     l.check(l.cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
-    const Owned<c::Preference> preference(made, l.cublasLtMatmulPreferenceDestroy);
+    const Owned<c::Preference> preference(context_->device(), made,
+                                          l.cublasLtMatmulPreferenceDestroy);
     const auto prefer = [&](int attribute, const auto& value) {
       l.check(l.cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value),
               "cublasLtMatmulPreferenceSetAttribute");

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <exception>
 #include <mutex>
 
 #include "vm/base/checked.h"
@@ -144,16 +145,28 @@ class Planned final : public DeviceCall {
   Planned(std::shared_ptr<const Context> context, const VendorCall& call, const Convolution& p)
       : context_(std::move(context)), x_(call.x), w_(call.w), y_(call.y), p_(p) {
     const std::lock_guard guard(context_->lock());
-    make_graph();
-    for (const int rules : {c::kByRules, c::kFallback})
-      if (!plan_ && propose(rules)) break;
-    if (!plan_) throw Refused{"the library has no engine for it that computes in f32"};
+    try {
+      make_graph();
+      for (const int rules : {c::kByRules, c::kFallback})
+        if (succeeds([&] { return propose(rules); })) break;
+      // There may be some at another time.
+      if (!plan_ && without_memory_) std::rethrow_exception(without_memory_);
+      if (!plan_) throw Refused{"the library has no engine for it that computes in f32"};
+    } catch (...) {
+      drop();  // while nobody else has the handle
+      throw;
+    }
   }
-  // In the order in which they lean on each other, and with the handle.
+  // Nothing is given back to a device that is lost, nor by a forked child, in which another thread
+  // may have held the lock for ever.
   ~Planned() override {
+    if (!context_->device().reenter()) {
+      if (plan_) plan_->leave();
+      for (const auto& made : made_) made->leave();
+      return;
+    }
     const std::lock_guard guard(context_->lock());
-    plan_.reset();
-    while (!made_.empty()) made_.pop_back();
+    drop();
   }
 
   uint64_t workspace_bytes() const override { return workspace_; }
@@ -170,7 +183,7 @@ class Planned final : public DeviceCall {
     add(p_.bias, kBias);
     add(p_.added, kAdded);
     const std::lock_guard guard(context_->lock());
-    Descriptor pack(l, c::kPack);
+    Descriptor pack(*context_, c::kPack);
     pack.set(c::kPackIds, c::kInt64, ids);
     pack.set(c::kPackPointers, c::kPointer, pointers);
     pack.set_pointer(c::kPackWorkspace, workspace);
@@ -180,9 +193,15 @@ class Planned final : public DeviceCall {
   }
 
  private:
+  // In the order in which they lean on each other, and with the handle.
+  void drop() {
+    plan_.reset();
+    while (!made_.empty()) made_.pop_back();
+  }
+
   // Kept until the plan goes, which may lean on it.
   Descriptor& make(int kind) {
-    made_.push_back(std::make_unique<Descriptor>(context_->library(), kind));
+    made_.push_back(std::make_unique<Descriptor>(*context_, kind));
     return *made_.back();
   }
 
@@ -239,6 +258,8 @@ class Planned final : public DeviceCall {
     Descriptor& what = make(c::kPointwise);
     what.set_int(c::kPointwiseModeOf, c::kPointwiseMode, mode);
     what.set_int(c::kPointwisePrecision, c::kDataType, c::kF32);
+    // As our kernels do: the maximum of 0 and NaN would be 0.
+    if (mode == c::kRelu) what.set_int(c::kPointwiseNans, c::kNanPropagation, c::kPropagate);
     what.close();
     Descriptor& operation = make(c::kPointwiseOperation);
     operation.set_one(c::kPointwiseDescriptor, what);
@@ -272,50 +293,57 @@ class Planned final : public DeviceCall {
 
   // Whether the first engine that may compute it, by these rules, has a plan.
   bool propose(int rules) {
-    const cudnn::Library& l = context_->library();
     Descriptor& heuristics = make(c::kHeuristics);
     heuristics.set_one(c::kHeuristicGraph, *graph_);
     heuristics.set_int(c::kHeuristicModeOf, c::kHeuristicMode, rules);
-    if (!closes(heuristics)) return false;
+    heuristics.close();
     std::vector<std::unique_ptr<Descriptor>> found;
     std::vector<c::Descriptor> handles;
     for (int64_t i = 0; i < kMostEngines; ++i) {
-      found.push_back(std::make_unique<Descriptor>(l, c::kConfiguration));
+      found.push_back(std::make_unique<Descriptor>(*context_, c::kConfiguration));
       handles.push_back(found.back()->get());
     }
     const int64_t count =
         heuristics.get(c::kHeuristicResults, c::kDescriptorType, kMostEngines, handles.data());
     for (int64_t i = 0; i < std::clamp<int64_t>(count, 0, kMostEngines); ++i) {
       std::unique_ptr<Descriptor>& configuration = found[static_cast<size_t>(i)];
-      if (!computes_in_f32(*configuration)) continue;
-      auto plan = std::make_unique<Descriptor>(l, c::kPlan);
-      plan->set_handle(c::kPlanHandle, context_->handle());
-      plan->set_one(c::kPlanConfiguration, *configuration);
-      if (!closes(*plan)) continue;
-      int64_t bytes = 0;
-      plan->get(c::kPlanWorkspace, c::kInt64, 1, &bytes);
-      if (bytes < 0 || static_cast<uint64_t>(bytes) > kMostWorkspace) continue;
-      made_.push_back(std::move(configuration));
-      plan_ = std::move(plan);
-      workspace_ = static_cast<uint64_t>(bytes);
-      return true;
+      if (succeeds([&] { return make_plan(&configuration); })) return true;
     }
     return false;
   }
 
-  // What the library proposes it may yet refuse.
-  static bool closes(Descriptor& d) {
-    try {
-      d.close();
-    } catch (const Error& e) {
-      if (e.status() != Status::kUnsupported) throw;
-      return false;
-    }
+  // Whether this engine may compute it, and has a plan.
+  bool make_plan(std::unique_ptr<Descriptor>* configuration) {
+    if (!computes_in_f32(**configuration)) return false;
+    auto plan = std::make_unique<Descriptor>(*context_, c::kPlan);
+    plan->set_handle(c::kPlanHandle, context_->handle());
+    plan->set_one(c::kPlanConfiguration, **configuration);
+    plan->close();
+    int64_t bytes = 0;
+    plan->get(c::kPlanWorkspace, c::kInt64, 1, &bytes);
+    if (bytes < 0 || static_cast<uint64_t>(bytes) > kMostWorkspace) return false;
+    made_.push_back(std::move(*configuration));
+    plan_ = std::move(plan);
+    workspace_ = static_cast<uint64_t>(bytes);
     return true;
   }
 
+  // What the library proposes it may yet refuse, or fail at (code that it compiles then, for
+  // instance): what it proposes next may do, or else ours. A loss of the device that nobody has
+  // noticed yet ends the run where ours is started.
+  template <class Attempt>
+  bool succeeds(const Attempt& attempt) {
+    try {
+      return attempt();
+    } catch (const Error& e) {
+      if (!context_->device().usable()) throw;
+      if (e.status() == Status::kExhausted) without_memory_ = std::current_exception();
+      return false;
+    }
+  }
+
   bool computes_in_f32(const Descriptor& configuration) const {
-    Descriptor engine(context_->library(), c::kEngine);
+    Descriptor engine(*context_, c::kEngine);
     c::Descriptor handle = engine.get();
     configuration.get(c::kConfigurationEngine, c::kDescriptorType, 1, &handle);
     std::array<int, c::kNoteCount> notes{};
@@ -336,6 +364,7 @@ class Planned final : public DeviceCall {
   int64_t virtual_ = kFirstVirtual;
   std::unique_ptr<Descriptor> plan_;
   uint64_t workspace_ = 0;
+  std::exception_ptr without_memory_;  // the last error of that kind while planning
 };
 
 class CudnnRoutine final : public DeviceRoutine {

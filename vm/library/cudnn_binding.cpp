@@ -31,10 +31,10 @@ void Library::open(const std::string& file) {
 
 void Library::fail(c::Status status, const char* call) const {
   const char* text = cudnnGetErrorString(status);
-  const Status of_ours = status / 1000 == c::kNotSupported / 1000 ? Status::kUnsupported
-                         : status == c::kHostAllocation || status == c::kDeviceAllocation
-                             ? Status::kExhausted
-                             : Status::kFatal;
+  const Status of_ours =
+      status > c::kSuccess && status / 1000 <= c::kNotSupported / 1000 ? Status::kUnsupported
+      : status == c::kHostAllocation || status == c::kDeviceAllocation ? Status::kExhausted
+                                                                       : Status::kFatal;
   throw Error(of_ours, kPlace, fmt::format("{} gave {}", call, text ? text : "an unknown status"),
               "run the model without the library (NIMBLE_CUDNN=off), or install another version");
 }
@@ -63,13 +63,14 @@ std::shared_ptr<const Context> context_of(const Library& library, CudaDevice& de
   return shared_context<Context>(library, device);
 }
 
-Descriptor::Descriptor(const Library& library, int kind) : library_(library) {
-  library.check(library.cudnnBackendCreateDescriptor(kind, &handle_),
-                "cudnnBackendCreateDescriptor");
+Descriptor::Descriptor(const Context& context, int kind)
+    : context_(context), library_(context.library()) {
+  library_.check(library_.cudnnBackendCreateDescriptor(kind, &handle_),
+                 "cudnnBackendCreateDescriptor");
 }
 
 Descriptor::~Descriptor() {
-  if (handle_) library_.cudnnBackendDestroyDescriptor(handle_);
+  if (handle_ && context_.device().usable()) library_.cudnnBackendDestroyDescriptor(handle_);
 }
 
 void Descriptor::set(int attribute, int type, size_t count, const void* values) {

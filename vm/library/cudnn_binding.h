@@ -33,10 +33,10 @@ inline constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kConfigurati
                      kGraph = 15, kPack = 16, kTensor = 17;
 // Types of attributes, CUDNN_TYPE_….
 inline constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4,
-                     kPointer = 6, kConvolutionMode = 7, kHeuristicMode = 8, kNumericalNote = 11,
-                     kPointwiseMode = 14, kDescriptorType = 15;
+                     kPointer = 6, kConvolutionMode = 7, kHeuristicMode = 8, kNanPropagation = 10,
+                     kNumericalNote = 11, kPointwiseMode = 14, kDescriptorType = 15;
 // Attributes, CUDNN_ATTR_….
-inline constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1;
+inline constexpr int kPointwiseModeOf = 0, kPointwisePrecision = 1, kPointwiseNans = 2;
 inline constexpr int kConvolutionPrecision = 100, kConvolutionModeOf = 101, kDilations = 102,
                      kStrides = 103, kPaddingAfter = 104, kPaddingBefore = 105, kSpatialDims = 106;
 inline constexpr int kHeuristicModeOf = 200, kHeuristicGraph = 201, kHeuristicResults = 202;
@@ -52,7 +52,7 @@ inline constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorDims = 90
 inline constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
 inline constexpr int kEngineNotes = 1303;
 // Values.
-inline constexpr int kF32 = 0, kCrossCorrelation = 1, kAdd = 0, kRelu = 100;
+inline constexpr int kF32 = 0, kCrossCorrelation = 1, kAdd = 0, kRelu = 100, kPropagate = 1;
 inline constexpr int kByRules = 3, kFallback = 2;  // CUDNN_HEUR_MODE_A, _FALLBACK
 // Numerical notes of engines.
 inline constexpr int kTensorCore = 0, kDownConverts = 1, kReducedSums = 2, kFourier = 3,
@@ -78,7 +78,8 @@ class Library : public GpuLibrary {
   explicit Library(std::string problem) : GpuLibrary(std::move(problem)) {}
   void open(const std::string& file);
   // Throws the error of a call's status, unless it is a success: kUnsupported for what the library
-  // has not, kExhausted without memory, else kFatal.
+  // has not, does not take or cannot set up here (a library of its own that is missing, for
+  // instance), kExhausted without memory, else kFatal.
   void check(c::Status status, const char* call) const {
     if (status != c::kSuccess) [[unlikely]]
       fail(status, call);
@@ -120,14 +121,14 @@ class Context {
 // Of this device, made where nobody holds one.
 std::shared_ptr<const Context> context_of(const Library& library, CudaDevice& device);
 
-// A descriptor of the library's.
+// A descriptor of the library's. Where the device cannot be used any more it is left: it may hold
+// what went with the device, and a forked child calls nothing of the library's.
 class Descriptor {
  public:
-  Descriptor(const Library& library, int kind);
+  Descriptor(const Context& context, int kind);
   ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept
-      : library_(other.library_), handle_(std::exchange(other.handle_, nullptr)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
 
   template <class T>
   void set(int attribute, int type, const std::vector<T>& values) {
@@ -148,8 +149,11 @@ class Descriptor {
   // How many elements there are, up to `most` of which are written to `to`.
   int64_t get(int attribute, int type, int64_t most, void* to) const;
   c::Descriptor get() const { return handle_; }
+  // It is not destroyed.
+  void leave() { handle_ = nullptr; }
 
  private:
+  const Context& context_;
   const Library& library_;
   c::Descriptor handle_ = nullptr;
 };

@@ -16,6 +16,7 @@
 #include "vm/base/library_files.h"
 #include "vm/runtime/cuda_device.h"
 #include "vm/runtime/fork.h"
+#include "vm/runtime/gpu_losses.h"
 
 namespace nimble::rt {
 
@@ -35,25 +36,13 @@ class GpuLibrary {
   std::string problem_, version_;
 };
 
-// The Library that the environment's `variable` names (a file, or its folder; "off": none), else
-// the first of these names that the system or the toolkit has and that can be used. Looked for
-// once. Library has a constructor from a problem, and open(file), which leaves problem() empty if
-// it can be used.
+// As library_of, looked for anew; `named` is what `variable` says.
 template <class Library>
-const Library& library_of(const char* variable, std::span<const char* const> names) {
-  struct Known {
-    ForkSafeLock lock;
-    std::map<std::string, std::unique_ptr<const Library>> libraries;
-  };
-  static Known& known = *new Known;
-  const char* named = std::getenv(variable);
-  const std::lock_guard guard(known.lock);
-  std::unique_ptr<const Library>& library = known.libraries[named ? named : ""];
-  if (library) return *library;
-  if (named && std::strcmp(named, "off") == 0) {
-    library = std::make_unique<Library>(fmt::format("{} is off", variable));
-    return *library;
-  }
+std::unique_ptr<const Library> look_for_library(const char* variable, const char* named,
+                                                std::span<const char* const> names) {
+  if (named && std::strcmp(named, "off") == 0)
+    return std::make_unique<Library>(fmt::format("{} is off", variable));
+  std::unique_ptr<const Library> library;
   for (const std::string& file : library_files(variable, names)) {
     auto one = std::make_unique<Library>("");
     one->open(file);
@@ -63,10 +52,34 @@ const Library& library_of(const char* variable, std::span<const char* const> nam
       library = std::move(one);
     if (usable) break;
   }
-  return *library;
+  return library;
 }
 
-// The library's Context on a device, made where nobody holds one.
+// The Library that the environment's `variable` names (a file, or its folder; "off": none), else
+// the first of these names that the system or the toolkit has and that can be used. Looked for
+// once, with no lock held: who asks meanwhile looks, too, and all get the same. Library has a
+// constructor from a problem, and open(file), which leaves problem() empty if it can be used.
+template <class Library>
+const Library& library_of(const char* variable, std::span<const char* const> names) {
+  struct Known {
+    ForkSafeLock lock;
+    std::map<std::string, std::unique_ptr<const Library>> libraries;
+  };
+  static Known& known = *new Known;
+  const char* named = std::getenv(variable);
+  const std::string name = named ? named : "";
+  {
+    const std::lock_guard guard(known.lock);
+    if (const auto at = known.libraries.find(name); at != known.libraries.end()) return *at->second;
+  }
+  std::unique_ptr<const Library> found = look_for_library<Library>(variable, named, names);
+  const std::lock_guard guard(known.lock);
+  return *known.libraries.try_emplace(name, std::move(found)).first->second;
+}
+
+// The library's Context on a device, made where nobody holds one. Error(kUnsupported) in a process
+// that has lost a GPU: whether a library works after its context was taken from it has not been
+// seen on any.
 template <class Context, class Library>
 std::shared_ptr<const Context> shared_context(const Library& library, CudaDevice& device) {
   struct Made {
@@ -74,10 +87,20 @@ std::shared_ptr<const Context> shared_context(const Library& library, CudaDevice
     std::map<std::pair<const Library*, CudaDevice*>, std::weak_ptr<const Context>> contexts;
   };
   static Made& made = *new Made;
+  if (has_lost_gpu())
+    throw Error(Status::kUnsupported, library.version(),
+                "this process has lost a GPU, and with it what the library had there",
+                "start the process anew to have the library's routines again");
+  const std::pair key(&library, &device);
+  {
+    const std::lock_guard guard(made.lock);
+    if (std::shared_ptr<const Context> context = made.contexts[key].lock()) return context;
+  }
+  // A library takes its time for it, and forks wait for who holds the lock.
+  std::shared_ptr<const Context> context = std::make_shared<const Context>(library, device);
   const std::lock_guard guard(made.lock);
-  std::weak_ptr<const Context>& known = made.contexts[{&library, &device}];
-  if (std::shared_ptr<const Context> context = known.lock()) return context;
-  auto context = std::make_shared<const Context>(library, device);
+  std::weak_ptr<const Context>& known = made.contexts[key];
+  if (std::shared_ptr<const Context> other = known.lock()) return other;  // ours goes without it
   known = context;
   return context;
 }

@@ -8,12 +8,15 @@
 
 #include "vm/base/error.h"
 #include "vm/runtime/cubin.h"
+#include "vm/runtime/gpu_losses.h"
 #include "vm/runtime/round_up.h"
 
 namespace nimble::rt {
 namespace {
 
 constexpr const char* kPlace = "NVIDIA GPU";
+
+std::atomic<bool> lost_any{false};
 
 cuda::Address address_of(const void* memory) {
   return static_cast<cuda::Address>(reinterpret_cast<uintptr_t>(memory));
@@ -33,6 +36,13 @@ int chosen_ordinal() {
 }
 
 }  // namespace
+
+bool has_lost_gpu() {
+  return lost_any.load(std::memory_order_relaxed);
+}
+void forget_lost_gpus() {
+  lost_any.store(false, std::memory_order_relaxed);
+}
 
 CudaDeviceInfo cuda_device_info(const CudaDriver& driver) {
   CudaDeviceInfo info;
@@ -120,6 +130,7 @@ void CudaDevice::fail_result(int result, std::string_view call, std::string_view
   if (CudaDriver::loses_device(result) && !lost()) {
     lost_by_ = result;
     lost_.store(true);
+    lost_any.store(true, std::memory_order_relaxed);
   }
   driver_.check(result, call, more);
   NIMBLE_UNREACHABLE("{}", result);

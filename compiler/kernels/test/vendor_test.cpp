@@ -323,6 +323,19 @@ TEST(GpuVendor, RoundsWhereOursDo) {
               HasSubstr("has the result's type"));
 }
 
+// Together they are 0 or infinite, which each of them is not.
+TEST(GpuVendor, IsNotAskedForFactorsBeyondF32) {
+  const auto scaled = [](const char* a, const char* b) {
+    return gpu_why_not(
+        gpu_product(fmt::format("  let %s = mul(%y, {});\n  let %t = mul(%s, {});\n", a, b), "t"));
+  };
+  const char* const tiny = "1e-30f32";
+  const char* const huge = "1e30f32";
+  EXPECT_EQ(scaled(tiny, huge), "it is one");
+  EXPECT_THAT(scaled(tiny, tiny), HasSubstr("these together are beyond f32"));
+  EXPECT_THAT(scaled(huge, huge), HasSubstr("these together are beyond f32"));
+}
+
 TEST(GpuVendor, SaysWhatItIsNotAskedFor) {
   EXPECT_EQ(gpu_why_not(gpu_product("")), "it is one");
   const auto with = [](const std::string& last) {

@@ -11,6 +11,7 @@
 #include "vm/executable/vendor_call.h"
 #include "vm/executable/writer.h"
 #include "vm/library/test/standin/cublaslt.h"
+#include "vm/runtime/gpu_losses.h"
 #include "vm/runtime/test/standin/cuda.h"
 
 namespace nimble::tuner {
@@ -83,6 +84,7 @@ TEST(GpuVendorBench, ARoutineIsACandidate) {
   const StandInCublasLt& cublaslt = standin_cublaslt(NIMBLE_STANDIN_CUBLASLT);
   cuda.reset();
   cublaslt.reset();
+  rt::forget_lost_gpus();
   {
     Progress progress;
     Bench bench(&progress);

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "vm/base/error.h"
+#include "vm/executable/vendor_epilogue.h"
 
 namespace nimble::exec {
 namespace {
@@ -124,6 +127,28 @@ TEST(VendorCall, PanelsAreUnpacked) {
   const std::vector<uint8_t> groups = {1, 99, 2, 99, 3, 99, 4, 99};
   EXPECT_EQ(c.weight_elements(), std::optional<int64_t>(8));
   EXPECT_EQ(unpack_panels(c, DType::kI8, groups.data()), (std::vector<uint8_t>{1, 3, 2, 4}));
+}
+
+// Of several factors a library is told one. What f32 cannot hold would not be what they give one
+// after the other: by 0 a library does not look at what it multiplies.
+TEST(VendorEpilogue, HasOneFactorThatF32Holds) {
+  const auto alpha_of = [](const std::vector<float>& factors) {
+    VendorCall call;
+    for (const float f : factors) call.then.push_back({VendorOp::kLinear, 0, f});
+    std::string why;
+    const std::optional<VendorEpilogue> epilogue = epilogue_of(call, &why);
+    EXPECT_EQ(epilogue.has_value(), why.empty()) << why;
+    return epilogue ? epilogue->alpha : 0;
+  };
+  EXPECT_EQ(alpha_of({}), 1);
+  EXPECT_EQ(alpha_of({0.5F, -4}), -2);
+  EXPECT_EQ(alpha_of({0}), 0);
+  EXPECT_EQ(alpha_of({1e-30F, 1e-30F}), 0);
+  EXPECT_EQ(alpha_of({1e-30F, 1e-30F, 1e30F}), 0);
+  EXPECT_EQ(alpha_of({1e30F, 1e30F}), 0);
+  EXPECT_EQ(alpha_of({1e30F, 1e30F, 1e-30F}), 0);
+  EXPECT_EQ(alpha_of({std::numeric_limits<float>::quiet_NaN()}), 0);
+  EXPECT_EQ(alpha_of({std::numeric_limits<float>::infinity()}), 0);
 }
 
 }  // namespace

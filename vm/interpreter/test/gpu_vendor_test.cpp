@@ -4,6 +4,7 @@
 #include "vm/executable/vendor_call.h"
 #include "vm/interpreter/test/gpu_harness.h"
 #include "vm/library/test/standin/cublaslt.h"
+#include "vm/runtime/gpu_losses.h"
 
 namespace nimble::rt {
 namespace {
@@ -12,6 +13,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // y = x w + b + 1000 over symbols[0] rows of 4: not what the routine computes, so that tests see
 // which ran.
@@ -56,6 +58,7 @@ class GpuVendor : public Gpu {
   void SetUp() override {
     Gpu::SetUp();
     register_kernels();
+    forget_lost_gpus();
     library().reset();
     driver().add_kernel("product_0", 4, 1, product);
   }
@@ -257,6 +260,58 @@ TEST_F(GpuVendor, AFailedStartEndsTheRun) {
   EXPECT_EQ(rows(3), expected(3));
 }
 
+// What the library has not, does not take or has no memory for, ours does: found out where the call
+// of new sizes comes, or where it is started.
+TEST_F(GpuVendor, OursServesWhatTheLibraryCannot) {
+  load(executable());
+  for (const int status : {3, 7, 8, 15}) {
+    SCOPED_TRACE(status);
+    EXPECT_EQ(rows(3), expected(3));
+    library().fail("cublasLtMatmul", 1, status);
+    EXPECT_EQ(rows(3), expected(3, 1000));
+    EXPECT_EQ(rows(3), expected(3));
+    const int64_t m = 10 + status;
+    library().fail("cublasLtMatmulAlgoGetHeuristic", 1, status);
+    EXPECT_EQ(rows(m), expected(m, 1000));
+    // There may be memory at another time.
+    EXPECT_EQ(rows(m), status == 3 ? expected(m) : expected(m, 1000));
+  }
+  load(executable(), true, 100);
+  library().fail("cublasLtMatmul", 1, 15);
+  EXPECT_EQ(rows(3), expected(3, 1000));
+  EXPECT_THAT(session_->profiler().json(model_->executable()),
+              AllOf(HasSubstr("\"implementation\":\"product_0\""),
+                    Not(HasSubstr("\"implementation\":\"cublaslt.matmul\""))));
+  load(executable(""));
+  library().fail("cublasLtMatmul", 1, 15);
+  EXPECT_THAT(failure({{{1, 4}, {0, 0, 0, 0}}}, Status::kUnsupported),
+              HasSubstr("cublasLtMatmul gave status 15"));
+}
+
+// Any other failure is told, not hidden behind ours.
+TEST_F(GpuVendor, FaultsOfTheLibraryEndTheRun) {
+  load(executable());
+  for (const char* function : {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul"})
+    for (const int status : {1, 13, 14}) {
+      library().fail(function, 1, status);
+      EXPECT_THAT(failure({{{1, 4}, {0, 0, 0, 0}}}),
+                  HasSubstr(fmt::format("{} gave status {}", function, status)));
+    }
+  EXPECT_EQ(rows(1), expected(1));
+}
+
+// A device that is lost is none for ours either.
+TEST_F(GpuVendor, ALossIsNotLeftToOurs) {
+  load(executable());
+  EXPECT_EQ(rows(3), expected(3));
+  const int started = driver().calls("cuLaunchKernel");
+  driver().fail("cuStreamSynchronize", 1, 700);
+  EXPECT_THROW(cuda_device().synchronize(), Error);
+  library().fail("cublasLtMatmul", 1, 15);
+  EXPECT_THAT(failure({{{1, 4}, {0, 0, 0, 0}}}), HasSubstr("it was lost by"));
+  EXPECT_EQ(driver().calls("cuLaunchKernel"), started);
+}
+
 // y = a + b over 3 symbols[0] elements.
 int twice(const StandInLaunch& l) {
   const auto* a = static_cast<const float*>(l.pointers[0]);
@@ -306,8 +361,7 @@ function "main")ASM");
   EXPECT_GT(driver().calls("cuGraphLaunch"), 0);
 }
 
-// Models have their handle with them: two at once, one after the other, and of a device that is
-// lost.
+// Models have their handle with them: two at once, and one after the other.
 TEST_F(GpuVendor, HandlesGoWithTheModels) {
   const size_t before = library().alive();
   load(executable());
@@ -322,6 +376,24 @@ TEST_F(GpuVendor, HandlesGoWithTheModels) {
   first.reset();
   EXPECT_EQ(library().calls("cublasLtDestroy"), 1);
   EXPECT_EQ(library().alive(), before);
+}
+
+// What the library had on a device that is lost is left, and a model that is loaded anew has ours.
+TEST_F(GpuVendor, AProcessThatLostItsGpuRunsOurs) {
+  load(executable());
+  EXPECT_EQ(rows(3), expected(3));
+  driver().fail("cuStreamSynchronize", 1, 700);
+  EXPECT_THROW(cuda_device().synchronize(), Error);
+  const size_t left = library().alive();
+  session_.reset();
+  model_.reset();
+  EXPECT_EQ(library().calls("cublasLtDestroy"), 0);
+  EXPECT_EQ(library().alive(), left);
+  load(executable());
+  EXPECT_THAT(model_->notes(), ElementsAre(AllOf(HasSubstr("this process has lost a GPU"),
+                                                 HasSubstr("product_0 runs instead"))));
+  EXPECT_EQ(rows(3), expected(3, 1000));
+  EXPECT_EQ(library().calls("cublasLtCreate"), 1);
 }
 
 }  // namespace

@@ -400,6 +400,24 @@ TEST_F(CublasLt, AnyCallMayFail) {
   device_->synchronize();
 }
 
+TEST_F(CublasLt, WhatALostDeviceHadIsLeft) {
+  add({3, 4});
+  add({4, 6});
+  add({3, 6});
+  prepare(call());
+  expect_right(call());
+  lose_the_device();
+  const int destroyed = library().calls("cublasLtMatmulDescDestroy");
+  have_a_new_device();
+  EXPECT_EQ(library().calls("cublasLtMatmulDescDestroy"), destroyed);
+  EXPECT_EQ(library().calls("cublasLtDestroy"), 0);
+  before_ = library().alive();
+  add({3, 4});
+  add({4, 6});
+  add({3, 6});
+  EXPECT_THAT(refusal(call(), Status::kUnsupported), HasSubstr("this process has lost a GPU"));
+}
+
 TEST_F(CublasLt, RoutinesOfADeviceShareItsHandle) {
   add({3, 4});
   add({4, 6});

@@ -2,8 +2,11 @@
 #include "vm/library/cudnn.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <cmath>
 
 #include "vm/library/cudnn_binding.h"
 #include "vm/library/test/gpu_routine_harness.h"
@@ -178,6 +181,104 @@ TEST_F(Cudnn, EnginesOfOtherNumbersArePassedOver) {
   library().add_engine(3, -1, size_t{256} << 20, 0);
   prepare(c);
   EXPECT_EQ(routine_->find(tensors(), &why)->workspace_bytes(), size_t{256} << 20);
+}
+
+// Whatever the reason: code that is not compiled, or memory that one engine has not.
+TEST_F(Cudnn, EnginesThatFailArePassedOver) {
+  VendorCall c = convolution({1, 3, 7, 5}, {4, 3, 3, 3}, windows());
+  result(&c);
+  // Of the descriptors that are closed the plan's is the last.
+  prepare(c);
+  std::string why;
+  ASSERT_TRUE(routine_->find(tensors(), &why)) << why;
+  const int closed = library().calls("cudnnBackendFinalize");
+  for (const int status : {2000, 3000, 4000, 4003, 5000}) {
+    SCOPED_TRACE(status);
+    library().reset();
+    library().add_engine(3, -1, 0, 0);
+    library().add_engine(3, -1, 256, 0);
+    prepare(c);
+    library().fail("cudnnBackendFinalize", closed, status);
+    const auto ready = routine_->find(tensors(), &why);
+    ASSERT_TRUE(ready) << why;
+    EXPECT_EQ(ready->workspace_bytes(), 256u);
+    // Rules that fail leave it to the others.
+    library().reset();
+    library().add_engine(2, -1, 512, 0);
+    prepare(c);
+    library().fail("cudnnBackendFinalize", closed - 1, status);
+    const auto other = routine_->find(tensors(), &why);
+    ASSERT_TRUE(other) << why;
+    EXPECT_EQ(other->workspace_bytes(), 512u);
+  }
+  // Without memory for any, the next call asks again.
+  library().reset();
+  library().add_engine(3, -1, 0, 0);
+  prepare(c);
+  library().fail("cudnnBackendFinalize", closed, 4004);
+  try {
+    routine_->find(tensors(), &why);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kExhausted) << e.what();
+  }
+  expect_right(c);
+}
+
+// Ours keep NaN behind ReLU.
+TEST_F(Cudnn, NansAreKept) {
+  VendorCall c = convolution({1, 1, 3, 3}, {1, 1, 1, 1}, windows());
+  c.then = {{VendorOp::kRelu}};
+  result(&c);
+  operands_[0].values[4] = std::nanf("");
+  device_->copy_in(operands_[0].data(), operands_[0].values.data(), 9 * sizeof(float));
+  prepare(c);
+  std::string why;
+  const auto ready = routine_->find(tensors(), &why);
+  ASSERT_TRUE(ready) << why;
+  device_->enter();
+  ready->start(tensors(), nullptr);
+  const std::vector<float> y = read(operands_.back());
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i == 4) << i;
+}
+
+TEST_F(Cudnn, PlansOfALostDeviceAreLeft) {
+  VendorCall c = convolution({1, 3, 7, 5}, {4, 3, 3, 3}, windows());
+  result(&c);
+  prepare(c);
+  expect_right(c);
+  lose_the_device();
+  const int destroyed = library().calls("cudnnBackendDestroyDescriptor");
+  routine_.reset();
+  EXPECT_EQ(library().calls("cudnnBackendDestroyDescriptor"), destroyed);
+  EXPECT_EQ(library().calls("cudnnDestroy"), 0);
+  before_ = library().alive();
+  have_a_new_device();
+  c = convolution({1, 3, 7, 5}, {4, 3, 3, 3}, windows());
+  result(&c);
+  EXPECT_THAT(refusal(c, Status::kUnsupported), HasSubstr("this process has lost a GPU"));
+}
+
+// While another thread plans, which the child does not have.
+TEST_F(Cudnn, PlansOfAForkedChildAreLeft) {
+  VendorCall c = convolution({1, 3, 7, 5}, {4, 3, 3, 3}, windows());
+  result(&c);
+  prepare(c);
+  expect_right(c);
+  const auto context = cudnn::context_of(cudnn::library(), *device_);
+  context->lock().lock();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    const int destroyed = library().calls("cudnnBackendDestroyDescriptor");
+    routine_.reset();
+    ::_exit(library().calls("cudnnBackendDestroyDescriptor") == destroyed ? 0 : 1);
+  }
+  context->lock().unlock();
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Cudnn, PlansAreMadeOnce) {

@@ -16,6 +16,7 @@
 #include "vm/executable/vendor_call.h"
 #include "vm/library/registry.h"
 #include "vm/runtime/cuda_device.h"
+#include "vm/runtime/gpu_losses.h"
 #include "vm/runtime/test/standin/cuda.h"
 
 namespace nimble::rt {
@@ -61,6 +62,7 @@ class GpuRoutine : public ::testing::Test {
  protected:
   void SetUp() override {
     driver().reset();
+    forget_lost_gpus();
     device_ = std::make_unique<CudaDevice>(CudaDriver::open());
   }
   void TearDown() override {
@@ -177,6 +179,18 @@ class GpuRoutine : public ::testing::Test {
       index = index * static_cast<size_t>(o.shape[d]) +
               static_cast<size_t>(o.shape[d] == 1 ? 0 : at[d + missing]);
     return index;
+  }
+  // All that was there is gone, what was made of it is still here.
+  void lose_the_device() {
+    driver().fail("cuStreamSynchronize", 1, 700);
+    EXPECT_THROW(device_->synchronize(), Error);
+    EXPECT_TRUE(device_->lost());
+  }
+  // Behind lose_the_device(): a new one, without operands.
+  void have_a_new_device() {
+    routine_.reset();
+    operands_.clear();
+    device_ = std::make_unique<CudaDevice>(CudaDriver::open(), /*anew=*/true);
   }
   void clear() {
     routine_.reset();

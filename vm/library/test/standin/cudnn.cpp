@@ -10,6 +10,7 @@
 #include "vm/library/test/standin/cudnn.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -51,6 +52,7 @@ size_t size_of_type(int type) {
     case 4:   // float
     case 7:   // a convolution's mode
     case 8:   // rules
+    case 10:  // whether NaN is kept
     case 11:  // a note
     case 14:  // a pointwise mode
       return 4;
@@ -154,6 +156,7 @@ int64_t count_of(const Shape& s) {
 struct Operation {
   bool convolution = false;
   int mode = 0;
+  bool keeps_nans = false;      // of a ReLU; the default is not told, here it is another number
   int64_t x = 0, b = 0, y = 0;  // ids; 0: none
   Shape before, strides, dilations;
 };
@@ -219,7 +222,10 @@ int run(void* context) {
     const bool by_channel = o.b != 0 && e->shapes.at(o.b) != ys;
     for (int64_t i = 0; i < count_of(ys); ++i) {
       const int64_t channel = i / (ys[2] * ys[3]) % ys[1];
-      y[i] = o.mode == 100 ? std::max(x[i], 0.0F) : x[i] + b[by_channel ? channel : i];
+      if (o.mode == 100)
+        y[i] = x[i] > 0 || (o.keeps_nans && std::isnan(x[i])) ? x[i] : 0.0F;
+      else
+        y[i] = x[i] + b[by_channel ? channel : i];
     }
   }
   return 0;
@@ -307,6 +313,8 @@ int close(Descriptor& d) {
     case kForward:
       return close_forward(d);
     case kPointwise:
+      if (d.attributes.contains(2) && (d.attributes.at(2).type != 10 || d.one<int>(0) != 100))
+        return violate("NaN is asked for where there is no choice");
       return has(d, {0, 1}) ? kOk : violate("a pointwise operation without a mode");
     case kPointwiseOperation: {
       Descriptor* what = find(d.one<void*>(750), kPointwise);
@@ -381,7 +389,9 @@ int prepare(const Descriptor& plan, const Descriptor& pack, Execution* e, std::s
       operation.dilations = c.all<int64_t>(102);
       *told += "convolution";
     } else {
-      operation.mode = static_cast<Descriptor*>(d.one<void*>(750))->one<int>(0);
+      const auto& what = *static_cast<Descriptor*>(d.one<void*>(750));
+      operation.mode = what.one<int>(0);
+      operation.keeps_nans = what.one<int>(2) == 1;
       *told += operation.mode == 100                              ? ", relu"
                : e->shapes[operation.b] == e->shapes[operation.y] ? ", add"
                                                                   : ", bias";

@@ -1,13 +1,14 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 
 #include "vm/base/error.h"
 #include "vm/base/file.h"
 #include "vm/base/gpu_target.h"
-#include "vm/base/hash.h"
 #include "vm/base/nvrtc_library.h"
 
 namespace nimble::codegen {
@@ -21,6 +22,25 @@ constexpr int kSuccess = 0;
 constexpr const char* kOptions[] = {"--std=c++17",        "--fmad=false",      "--ftz=false",
                                     "--prec-div=true",    "--prec-sqrt=true",  "--restrict",
                                     "--disable-warnings", "--ptxas-options=-v"};
+
+constexpr const char* kUnkept = "kernels.cu";
+
+// A file with a source that NVRTC refuses, or kUnkept. A campaign may try thousands of such
+// candidates: of one process the first is kept, and nothing written over it.
+std::string keep_refused(const std::string& source) {
+  static std::atomic<bool> kept{false};
+  if (kept.exchange(true)) return kUnkept;
+  std::error_code ignored;
+  const std::string file =
+      (std::filesystem::temp_directory_path(ignored) / fmt::format("nimble-cuda-{}.cu", ::getpid()))
+          .string();
+  try {
+    write_file_atomically(file, std::string_view(source));
+  } catch (const Error&) {  // the log is told anyway
+    return kUnkept;
+  }
+  return file;
+}
 
 }  // namespace
 
@@ -98,15 +118,7 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
   read(out.log, f.log_size, f.log);
   while (!out.log.empty() && out.log.back() == '\0') out.log.pop_back();
   if (result != kSuccess) {
-    std::error_code ignored;
-    const std::string file =
-        (std::filesystem::temp_directory_path(ignored) /
-         fmt::format("nimble-cuda-{}.cu", hex(hash64(std::string_view(source)))))
-            .string();
-    try {
-      write_file_atomically(file, std::string_view(source));
-    } catch (const Error&) {  // the log is told anyway
-    }
+    const std::string file = keep_refused(source);
     f.destroy(&program);
     for (char& c : out.log)
       if (c == '\n') c = ' ';
@@ -114,7 +126,9 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
     // one less.
     throw Error(Status::kInternal, file,
                 fmt::format("NVRTC refuses this kernel ({}): {}", f.error(result), out.log),
-                "please report it with that file");
+                file == kUnkept ? "compile the kernel alone, and report it with the file that is "
+                                  "told then"
+                                : "please report it with that file");
   }
   const std::optional<GpuTarget> gpu = gpu_target(architecture);
   const bool assembly = gpu && gpu->assembly;

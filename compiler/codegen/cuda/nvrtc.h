@@ -19,8 +19,8 @@ class Nvrtc {
     std::string ptx;  // if asked for
     std::string log;  // of the assembler, too
   };
-  // `architecture`: "sm_90a", "compute_80". An internal error that tells of a file with the source
-  // if that does not compile: what nimble prints must.
+  // `architecture`: "sm_90a", "compute_80". An internal error if that does not compile: what
+  // nimble prints must. The process's first tells of a file with the source.
   Output compile(const std::string& source, const std::string& architecture, bool ptx) const;
   // Of every compilation, but for the architecture.
   static std::string options_text();

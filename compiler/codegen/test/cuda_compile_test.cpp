@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/test/cuda_kernels.h"
 #include "compiler/kernels/math.h"
 
@@ -326,6 +327,28 @@ TEST(CudaObject, ContractsNothing) {
   Operands fused("fused", DType::kF32, 1);
   fused.result(fma(fused.a, fused.b, fused.b));
   EXPECT_THAT(cuda_assembly(fused.done(), gpu_target()), ::testing::HasSubstr("fma.rn.f32"));
+}
+
+// A campaign may try thousands of candidates that the assembler cannot take.
+TEST(CudaObject, OneRefusedSourceOfAProcessIsKept) {
+  NIMBLE_NEEDS_NVRTC();
+  const auto place_of = [](const std::string& source) {
+    try {
+      Nvrtc::get()->compile(source, "sm_90a", false);
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), ::testing::HasSubstr("NVRTC refuses this kernel"));
+      return e.place();
+    }
+    ADD_FAILURE() << "no error";
+    return std::string();
+  };
+  const std::string first = place_of("no kernel;");
+  EXPECT_TRUE(std::filesystem::exists(first)) << first;
+  const auto bytes = std::filesystem::file_size(first);
+  const std::string second = place_of("none either, and longer;");
+  EXPECT_FALSE(std::filesystem::exists(second)) << second;
+  EXPECT_EQ(std::filesystem::file_size(first), bytes);
+  std::filesystem::remove(first);
 }
 
 }  // namespace

@@ -39,8 +39,16 @@ GpuAttentionShape shape_of(const Config& c) {
   return {knob_int(c, "rows"), knob_int(c, "keys"), static_cast<int>(knob_int(c, "threads"))};
 }
 
+// Whether fragments multiply. Who may round f32 need not: heads that are too wide for the least
+// block of warps are computed as they are.
+bool by_warps(const GpuAttention& p, const TargetInfo& t) {
+  if (!fragment_of(p)) return false;
+  constexpr GpuAttentionShape kLeast{16, 16, 32};
+  return p.type != DType::kF32 || fits_warps(p, kLeast, t);
+}
+
 bool fits(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
-  return fragment_of(p) ? fits_warps(p, s, t) : fits_lanes(p, s, t);
+  return by_warps(p, t) ? fits_warps(p, s, t) : fits_lanes(p, s, t);
 }
 
 // Few rows keep many blocks busy where the length is open or short; many read the keys less often.
@@ -52,7 +60,7 @@ std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const Targ
     for (int64_t keys = most_keys; keys >= 16; keys /= 2) {
       // By fragments a warp has sixteen rows, and two warps hide more of each other's waits.
       const GpuAttentionShape s =
-          fragment_of(p) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
+          by_warps(p, t) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
                          : GpuAttentionShape{rows, keys, 128};
       if (fits(p, s, t)) return s;
     }
@@ -233,7 +241,7 @@ Lowered GpuAttentionTemplate::lower(const Workload& w, const Config& c, const Ta
                                     const std::string& name) const {
   const auto plan = gpu_attention_of(w);
   NIMBLE_CHECK(plan && valid(w, c, t), "configuration {} of gpu_attention", to_json(c));
-  auto* const schedule = fragment_of(*plan) ? &lower_attention_warps : &lower_attention_lanes;
+  auto* const schedule = by_warps(*plan, t) ? &lower_attention_warps : &lower_attention_lanes;
   return gpu::one_gpu_kernel(schedule(w, *plan, shape_of(c), name));
 }
 

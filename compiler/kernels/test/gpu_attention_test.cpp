@@ -188,6 +188,23 @@ TEST(GpuAttention, OperandsThatMayBeRoundedWithAMaskByRow) {
   check_attention(std::move(c), 3, 3);
 }
 
+// No block of warps has the registers for such a head, and nothing need be rounded.
+TEST(GpuAttention, HeadsThatMayBeRoundedAndAreTooWideForThat) {
+  constexpr int64_t kWidth = 320;
+  Case c{fmt::format("fn @f(%q: Tensor[(1, n, {0}), f32], %k: Tensor[(1, n, {0}), f32], "
+                     "%v: Tensor[(1, n, {0}), f32]) {{ "
+                     "let %y = attention(%q, %k, %v) {{heads = 1, scale = 0.1, tf32 = true}}; "
+                     "%y }}",
+                     kWidth),
+         "gpu_attention",
+         [](const Arrays& in, Arrays& out) {
+           attention(out[0], in[1].dim(1), 1, kWidth, 0.1, of(in[0]), of(in[1]), of(in[2]),
+                     kNoMask);
+         },
+         {{1}, {19}}};
+  check_attention(std::move(c), 2, 2);
+}
+
 TEST(GpuAttention, ShapesThatABlockCannotHaveAreNotValid) {
   expect_refuses_on_gpu("gpu_attention",
                         workload_of(cross_attention_without_mask_and_odd_heads().text),

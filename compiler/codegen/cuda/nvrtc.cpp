@@ -116,8 +116,8 @@ Nvrtc::Output Nvrtc::compile(const std::string& source, const std::string& archi
                 fmt::format("NVRTC refuses this kernel ({}): {}", f.error(result), out.log),
                 "please report it with that file");
   }
-  const std::optional<GpuTarget> target = gpu_target(architecture);
-  const bool assembly = target && target->assembly;
+  const std::optional<GpuTarget> gpu = gpu_target(architecture);
+  const bool assembly = gpu && gpu->assembly;
   if (!assembly) read(out.code, f.cubin_size, f.cubin);
   if (ptx || assembly) {
     read(out.ptx, f.ptx_size, f.ptx);

@@ -105,17 +105,34 @@ void collect_messages(const kir::Stmt& s, std::set<std::string>* out) {
   for (const kir::StmtRef& b : s.body) collect_messages(*b, out);
 }
 
-// What the routine is told: what to compute, and by which version of its library, for what was
-// measured with one tells nothing of another; nothing of that where nothing was measured. Empty if
-// it does not compute the workload; then the runtime passes over it.
-std::string vendor_configuration(const kernels::Workload& w, const kernels::TargetInfo& target,
-                                 const std::string& routine, bool measured) {
-  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w, target);
-  if (!call || call->routine != routine) return {};
-  if (!measured && target.is_gpu()) return exec::to_json(*call);
+// A library's version that no library is of: what was measured is not known, so ours is to run.
+constexpr const char* kUnknownVersion = "an unknown version";
+
+std::string version_here(const std::string& routine) {
   const rt::LibraryKernel* known =
       rt::find_library_kernel(exec::ImplementationKind::kVendor, routine);
-  if (known && known->version) call->library = known->version();
+  return known && known->version ? known->version() : "";
+}
+
+// A vendor's routine as a record names its code: with the version of its library.
+std::string code_of_routine(const std::string& routine, const std::string& version) {
+  return version.empty() ? routine : routine + " " + version;
+}
+
+// The version that a record's code names; "" if it names none.
+std::string version_in(const std::string& code, const std::string& routine) {
+  const std::string begin = routine + " ";
+  return code.starts_with(begin) ? code.substr(begin.size()) : "";
+}
+
+// What the routine is told: what to compute, and by which version of its library, for what was
+// measured with one tells nothing of another; "": any will do. Empty if it does not compute the
+// workload; then the runtime passes over it.
+std::string vendor_configuration(const kernels::Workload& w, const kernels::TargetInfo& target,
+                                 const std::string& routine, std::string version) {
+  std::optional<exec::VendorCall> call = kernels::vendor_call_of(w, target);
+  if (!call || call->routine != routine) return {};
+  call->library = std::move(version);
   return exec::to_json(*call);
 }
 
@@ -133,8 +150,10 @@ std::string hash_of_code(const exec::Kernel& k, size_t first, size_t count,
       text += hex(i.code_hash);
       continue;
     }
-    const rt::LibraryKernel* routine = rt::find_library_kernel(i.kind, i.symbol);
-    text += i.symbol + (routine && routine->version ? " " + routine->version() : "");
+    // Of a GPU's library the version that is to run, which need not be here.
+    const bool told = is_gpu(k.device) && !i.config.empty();
+    text += code_of_routine(i.symbol,
+                            told ? exec::vendor_call_of(i.config).library : version_here(i.symbol));
   }
   return count == 1 ? text : hex(hash128(text));
 }
@@ -389,6 +408,22 @@ void KernelSet::name_gpu_functions(const Entry& e, const tuned::Candidate& candi
   }
 }
 
+std::string KernelSet::vendor_version(Entry& e, size_t candidate, bool gpu) {
+  const std::string& routine = e.candidates[candidate].vendor;
+  if (!gpu) return version_here(routine);
+  if (e.by_hand) return {};  // nothing was measured
+  if (!e.lookup.choice) return version_here(routine);
+  // The library need not be where a GPU's models are compiled: the record says which it was.
+  const std::string& code = e.lookup.choice->code_hashes.at(candidate);
+  if (std::string measured = version_in(code, routine); !measured.empty()) return measured;
+  if (std::string here = version_here(routine); !here.empty()) return here;
+  e.lookup.reason += fmt::format(
+      "{}no record says with which version of its library {} was measured, and there "
+      "is none here: ours runs in its place",
+      e.lookup.reason.empty() ? "" : "; ", routine);
+  return kUnknownVersion;
+}
+
 void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,
                       exec::Kernel& kernel, std::set<std::string>* messages) const {
   const kernels::TargetInfo& target = target_of(e);
@@ -465,7 +500,8 @@ void KernelSet::lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Co
       i.kind = exec::ImplementationKind::kVendor;
       i.symbol = candidate.vendor;
       i.template_name = tuned::kVendorTemplate;
-      i.config = vendor_configuration(e.workload, target, candidate.vendor, !e.by_hand);
+      i.config = vendor_configuration(e.workload, target, candidate.vendor,
+                                      vendor_version(e, c, target.is_gpu()));
       kernel.implementations.push_back(std::move(i));
       tails.push_back(exec::DispatchTree::single(0));
       e.pieces.push_back({base.back(), 1, tails.back()});

@@ -104,6 +104,8 @@ class KernelSet {
   tuned::Lookup look_up(const Entry& e) const;
   Entry make_entry(const kernels::Workload& w, const ir::Function& group, int32_t device,
                    const std::string& place) const;
+  // Which version of its library a candidate of a vendor's runs with; "": any.
+  static std::string vendor_version(Entry& e, size_t candidate, bool gpu);
   // `more`: further levels of the CPU. `messages`: those of the kernel's checks are added.
   void lower(Entry& e, const std::vector<kernels::TargetInfo>& more, Code& code,
              exec::Kernel& kernel, std::set<std::string>* messages) const;

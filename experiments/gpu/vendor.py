@@ -171,8 +171,9 @@ def is_wrong(found):
 
 
 def is_whole(found):
-    """Whether each size was compared with a library's routine."""
-    return not found.get("left_out") and all(row.get("routine") for row in found.get("rows", []))
+    """Whether there are sizes, and each was compared with a library's routine."""
+    rows = found.get("rows", [])
+    return bool(rows) and not found.get("left_out") and all(row.get("routine") for row in rows)
 
 
 def lines(found):

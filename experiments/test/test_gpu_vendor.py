@@ -106,6 +106,10 @@ class Comparison(unittest.TestCase):
         self.assertFalse(vendor.is_whole(found))
         self.assertIn("none: ours ran", "\n".join(vendor.lines(found)))
 
+    def test_without_a_size_nothing_was_compared(self):
+        for found in ({}, {"packed": 0, "rows": []}):
+            self.assertFalse(vendor.is_whole(found), found)
+
 
 class Runs(unittest.TestCase):
     def run_part(self, in_time, compare):

@@ -10,6 +10,7 @@
 #include "tuner/measure/case_arguments.h"
 #include "tuner/measure/runnable.h"
 #include "tuner/measure/statistics.h"
+#include "vm/base/device_number.h"
 #include "vm/executable/reader.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/runtime/cuda_device.h"
@@ -69,7 +70,7 @@ struct Bench::Kept {
   }
 };
 
-Bench::Bench(Progress* progress) : progress_(progress) {}
+Bench::Bench(Progress* progress, bool gpu) : progress_(progress), gpu_(gpu) {}
 Bench::~Bench() = default;
 
 void Bench::be_on(rt::Device& device) {
@@ -112,7 +113,9 @@ void Bench::forget_ready() {
 }
 
 void Bench::at(Phase phase, uint32_t entry) {
-  progress_->phase.store(phase, std::memory_order_relaxed);
+  // Who sees the phase sees a beat: how long it may take counts from its begin.
+  progress_->beat.fetch_add(1, std::memory_order_relaxed);
+  progress_->phase.store(phase, std::memory_order_release);
   progress_->entry.store(entry, std::memory_order_relaxed);
   progress_->beat.fetch_add(1, std::memory_order_release);
 }
@@ -127,7 +130,13 @@ uint32_t Bench::load(uint32_t id, std::span<const uint8_t> bytes) {
   at(kLoading, 0);
   rt::LoadOptions options;
   options.trust = true;  // the parent made it
-  auto model = rt::Model::load(exec::deserialize(bytes, {}, "candidates"), options, "candidates");
+  exec::Executable executable = exec::deserialize(bytes, {}, "candidates");
+  for (const exec::NativeImage& image : executable.images)
+    if (gpu_ && !is_gpu(image.device))
+      throw Error(Status::kInvalidArgument, "candidates",
+                  fmt::format("they have code for {}, and run on a GPU", image.target),
+                  "measure them with a worker of the CPU");
+  auto model = rt::Model::load(std::move(executable), options, "candidates");
   const auto kernels = static_cast<uint32_t>(model->kernels().size());
   models_[id] = std::move(model);
   at(kIdle, 0);
@@ -151,11 +160,12 @@ std::vector<std::vector<uint8_t>> Bench::run(const Case& c) {
   const rt::PreparedKernel& kernel = model->kernels()[e.kernel];
   be_on(*kernel.device);
   Arguments arguments(kernel.kernel->contract, once, weights_, blocks_, [&] { at(kPreparing, 0); });
-  at(kChecking, 0);
+  at(kReadying, 0);
   Rotation rotation(arguments.variants());
   forget_ready();
   const std::unique_ptr<Runnable> r =
       make_runnable(model, e.kernel, arguments, rotation, pool(c.threads), c.threads);
+  at(kChecking, 0);
   arguments.poison();
   r->run();
   forget_ready();
@@ -196,7 +206,7 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
       rotation.emplace(arguments->variants());
       lap(&cost.prepare_ns);
     }
-    at(kChecking, i);
+    at(kReadying, i);
     Live l;
     l.result.index = i;
     if (over()) {
@@ -206,6 +216,7 @@ CaseCost Bench::measure(const Case& c, const std::function<void(const EntryResul
     try {
       l.runnable =
           make_runnable(model, e.kernel, *arguments, *rotation, pool(c.threads), c.threads);
+      at(kChecking, i);
       check(*l.runnable, *rotation, *arguments, c, &l.result);
     } catch (const Error& error) {
       if (model->gpu() && model->gpu()->lost()) throw;  // nothing runs in this process any more

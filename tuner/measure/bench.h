@@ -35,7 +35,8 @@ class Weights;
 
 class Bench {
  public:
-  explicit Bench(Progress* progress);
+  // `gpu`: of candidates that run there, and no code of the CPU's.
+  explicit Bench(Progress* progress, bool gpu = false);
   ~Bench();
 
   // Takes a serialised executable; returns its number of kernels.
@@ -58,6 +59,7 @@ class Bench {
   Arguments& arguments_for(const rt::PreparedKernel& kernel, const Case& c);
 
   Progress* progress_;
+  const bool gpu_;
   struct Kept;  // the last case's arguments and what they were made for
   std::unique_ptr<Kept> kept_;
   std::shared_ptr<Blocks> blocks_;

@@ -83,6 +83,26 @@ uint64_t rights_of(Access access) {
   NIMBLE_UNREACHABLE();
 }
 
+// Lets the ruleset read the library that the environment names, a file or its folder, and the
+// libraries beside it, which are parts of it. Not the folder: it may be somebody's home.
+void allow_libraries(int ruleset, const std::string& named) {
+  std::error_code ignored;
+  std::filesystem::path folder = named;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    folder = folder.parent_path();
+    if (folder.empty()) return;  // a name that the system looks for
+    allow(ruleset, named, kReadFile);
+  }
+  for (std::filesystem::directory_iterator at(folder, ignored), end; at != end;
+       at.increment(ignored)) {
+    const std::string name = at->path().filename().string();
+    std::error_code unknown;
+    if (name.starts_with("lib") && name.find(".so") != std::string::npos &&
+        at->is_regular_file(unknown))
+      allow(ruleset, at->path().string(), kReadFile);
+  }
+}
+
 bool confine_files(int version, bool gpu) {
   if (version == 0) return false;
   Ruleset rules;
@@ -112,12 +132,7 @@ bool confine_files(int version, bool gpu) {
   if (gpu)
     for (const char* variable : {"NIMBLE_CUBLASLT", "NIMBLE_CUDNN"}) {
       const char* named = std::getenv(variable);
-      if (!named || !*named) continue;
-      // A file, or its folder. Parts of the library lie beside it.
-      std::error_code ignored;
-      std::filesystem::path folder = named;
-      if (!std::filesystem::is_directory(folder, ignored)) folder = folder.parent_path();
-      if (!folder.empty()) allow(ruleset, folder.string(), kReadFile | kReadFolder);
+      if (named && *named) allow_libraries(ruleset, named);
     }
   const bool done = ::syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
   ::close(ruleset);
@@ -162,8 +177,11 @@ bool confine_calls() {
   }
   program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &filter) ==
-         0;
+  // Threads that there are already, such as a driver's, are bound, too, where the kernel can.
+  constexpr unsigned long kMine = SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+  for (const unsigned long flags : {kMine | SECCOMP_FILTER_FLAG_TSYNC, kMine})
+    if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter) == 0) return true;
+  return false;
 }
 
 // Never above what is allowed already.

@@ -28,9 +28,9 @@ struct Confinement {
   std::string text() const;
 };
 
-// For the calling process, for good. To be called before it has further threads: those that there
-// are already are not bound. `gpu`: it has opened a GPU, and its driver may open what it needs
-// later.
+// For the calling process, for good. To be called before it has further threads: of those that
+// there are already the calls alone are bound, and these where the kernel can. `gpu`: it has opened
+// a GPU, and its driver may open what it needs later.
 Confinement confine(bool gpu = false);
 
 }  // namespace nimble::tuner

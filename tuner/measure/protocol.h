@@ -169,6 +169,13 @@ struct Progress {
   std::atomic<uint32_t> entry{0};  // index into Case::entries, while measuring
   std::atomic<uint32_t> phase{0};  // of enum Phase
 };
-enum Phase : uint32_t { kIdle = 0, kLoading = 1, kPreparing = 2, kChecking = 3, kTiming = 4 };
+enum Phase : uint32_t {
+  kIdle = 0,
+  kLoading = 1,
+  kPreparing = 2,  // test data
+  kChecking = 3,
+  kTiming = 4,
+  kReadying = 5,  // what a library wants to know of a call before it is made
+};
 
 }  // namespace nimble::tuner

@@ -64,6 +64,9 @@ constexpr const char* kPassed[] = {
 constexpr int kPipeBytes = 1 << 20;
 // For a worker to open a GPU: its driver takes seconds, on machines of many GPUs many.
 constexpr int64_t kGpuStartMs = 120'000;
+// For what a GPU's driver and libraries do before a candidate runs: to compile assembly at load, to
+// open a library of hundreds of MiB, to find what serves a convolution. Each takes seconds.
+constexpr int64_t kGpuReadyMs = 120'000;
 // A worker looks at a case's limit between two runs. One that is this much later is in a long one.
 constexpr int64_t kGraceMs = 300;
 
@@ -202,7 +205,7 @@ Runner::Lost Runner::lose(bool hung) {
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   if (hung)
-    lost.reason = fmt::format("no progress for {} ms", patience_ms_);
+    lost.reason = fmt::format("no progress for {} ms", patience_in(lost.phase));
   else if (WIFSIGNALED(status))
     lost.reason = signal_name(WTERMSIG(status));
   else
@@ -218,6 +221,11 @@ Runner::Lost Runner::lose(bool hung) {
   pid_ = 0;
   progress_->phase = kIdle;
   return lost;
+}
+
+int64_t Runner::patience_in(uint32_t phase) const {
+  const bool theirs = options_.gpu && (phase == kLoading || phase == kReadying);
+  return theirs ? std::max(patience_ms_, kGpuReadyMs) : patience_ms_;
 }
 
 bool Runner::ends_by_itself() const {
@@ -258,13 +266,14 @@ bool Runner::receive(Frame* frame, Lost* lost) {
       }
       return false;
     }
+    const int64_t patience = patience_in(progress_->phase.load());  // before the beat: Bench::at()
     if (const uint64_t now = progress_->beat.load(); now != beat) {
       beat = now;
       since = now_ms();
     }
     const int64_t time = now_ms();
     const bool late = until_ms_ > 0 && time > until_ms_ + kGraceMs;
-    if (late || time - since > patience_ms_) {
+    if (late || time - since > patience) {
       *lost = lose(true);
       lost->late = late;
       return false;
@@ -420,7 +429,8 @@ std::vector<EntryResult> Runner::measure(const Case& c) {
     }
     // Blame the entry at which it happened; between entries, the first that is still due.
     uint32_t blamed = which[0];
-    if (lost.entry < which.size() && (lost.phase == kChecking || lost.phase == kTiming))
+    if (lost.entry < which.size() &&
+        (lost.phase == kReadying || lost.phase == kChecking || lost.phase == kTiming))
       blamed = which[lost.entry];
     if (have[blamed]) {
       for (uint32_t i : which)

@@ -88,6 +88,8 @@ class Runner {
 
   void start();
   Lost lose(bool hung);
+  // Without a sign of progress for so long, it hangs in this phase.
+  int64_t patience_in(uint32_t phase) const;
   bool ends_by_itself() const;                // is ended already, or within a moment
   std::string last_words(size_t most) const;  // the end of what the worker wrote on stderr
   // Waits for the next frame. False, and `lost` set, if the worker died or hung.
@@ -106,7 +108,7 @@ class Runner {
   int to_ = -1, from_ = -1, page_fd_ = -1, stderr_fd_ = -1;
   Progress* progress_ = nullptr;
   int64_t started_ = 0;
-  int64_t patience_ms_;   // without a sign of progress for so long, it hangs
+  int64_t patience_ms_;   // in phases that have none of their own
   int64_t until_ms_ = 0;  // of the case that is measured; 0: no limit
   CaseCost cost_;
 };

@@ -109,10 +109,10 @@ int serve(const WorkerOptions& options) {
     ::signal(SIGPIPE, SIG_IGN);
     Progress* const progress = map_progress(options.progress);
     // Before it is shut in: opening a driver takes files and calls that a candidate is not to have.
-    // The driver's own threads stay outside; a candidate runs in none of them.
+    // The driver's own threads keep their files; a candidate runs in none of them.
     const rt::CudaDevice* const gpu = options.gpu ? &rt::cuda_device() : nullptr;
     confine(options.gpu);
-    Bench bench(progress);
+    Bench bench(progress, options.gpu);
     ByteWriter hello;
     hello.varint(static_cast<uint64_t>(::getpid()));
     if (!write_frame(options.out, MessageType::kHello, hello.view())) return 0;

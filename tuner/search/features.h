@@ -22,5 +22,9 @@ const std::vector<std::string>& feature_names();
 // Of a GPU's kernel besides: how many blocks it has, and how they fill the GPU. As many for each.
 std::vector<float> launch_features(const kir::Function& f, std::span<const int64_t> symbols,
                                    const kernels::TargetInfo& target);
+inline constexpr size_t kLaunchFeatures = 6;
+// How many features a point of a space has ahead of its coordinates, be it a schedule or a vendor's
+// routine: those of its kernel, the number of functions, and on a GPU those of its launch.
+size_t kernel_columns(const kernels::TargetInfo& target);
 
 }  // namespace nimble::tuner

@@ -41,4 +41,8 @@ std::vector<float> launch_features(const kir::Function& f, std::span<const int64
           lg(rounds), static_cast<float>(rounds > 0 ? rounds / std::ceil(rounds) : 0)};
 }
 
+size_t kernel_columns(const kernels::TargetInfo& target) {
+  return feature_names().size() + 1 + (target.is_gpu() ? kLaunchFeatures : 0);
+}
+
 }  // namespace nimble::tuner

@@ -65,6 +65,7 @@ const Search::Features& Search::features(const tuned::Candidate& c) {
 
 Search::Features Search::make_features(const tuned::Candidate& c) const {
   Features out(options_.shapes.size());
+  const size_t columns = kernel_columns(space_.target());
   if (c.vendor.empty()) {
     const kernels::Template* t = kernels::find_template(c.template_name);
     const kernels::Lowered lowered =
@@ -81,9 +82,12 @@ Search::Features Search::make_features(const tuned::Candidate& c) const {
         const std::vector<float> launch = launch_features(f, symbols, space_.target());
         out[s].insert(out[s].end(), launch.begin(), launch.end());
       }
+      NIMBLE_CHECK(out[s].size() == columns, "{} features of {}, {} are due", out[s].size(), f.name,
+                   columns);
     }
   } else {
-    for (std::vector<float>& row : out) row.assign(feature_names().size() + 1, -1);
+    // Of a routine nothing is known but that it is none of our schedules.
+    for (std::vector<float>& row : out) row.assign(columns, -1);
   }
   for (std::vector<float>& row : out)
     for (double x : space_.coordinates(c)) row.push_back(static_cast<float>(x));

@@ -13,7 +13,9 @@
 #include "db/store/host_records.h"
 #include "db/store/store.h"
 #include "vm/base/device_number.h"
+#include "vm/base/test/scoped_variable.h"
 #include "vm/executable/dispatch_json.h"
+#include "vm/executable/vendor_call.h"
 
 namespace nimble::driver {
 namespace {
@@ -224,14 +226,29 @@ TEST_F(TunedGpu, NoRecordsAreSharedWithTheCpu) {
   EXPECT_EQ(compiled(h100_, {hopper_}).of("matmul+relu").outcome, Outcome::kUntuned);
 }
 
-// The routine of the GPU's own vendor, whose table names no code of ours.
+// The routine of the GPU's own vendor runs with the version of its library that was measured, which
+// need not be where the model is compiled.
 TEST_F(TunedGpu, AVendorsRoutineThatWonIsServed) {
+  const tuned::Candidate routine{tuned::kVendorTemplate, {}, "cublaslt.matmul"};
+  record(product_, routine, hopper_, h100_, "cublaslt.matmul cuBLASLt 13.7.9");
+  for (const char* library : {"off", "/nowhere/libcublasLt.so.13"}) {
+    const ScopedVariable named("NIMBLE_CUBLASLT", library);
+    const Compiled c = compiled(h100_, {hopper_});
+    EXPECT_EQ(c.of("matmul+relu").outcome, Outcome::kTuned) << c.of("matmul+relu").reason;
+    const exec::VendorCall call = exec::vendor_call_of(c.config_of("matmul+relu"));
+    EXPECT_EQ(call.routine, "cublaslt.matmul");
+    EXPECT_EQ(call.library, "cuBLASLt 13.7.9");
+  }
+}
+
+// Any version would do where none is named, and none was measured.
+TEST_F(TunedGpu, AVendorsRoutineOfAnUnknownVersionRunsNowhere) {
   record(product_, {tuned::kVendorTemplate, {}, "cublaslt.matmul"}, hopper_, h100_, "");
+  const ScopedVariable named("NIMBLE_CUBLASLT", "off");
   const Compiled c = compiled(h100_, {hopper_});
-  EXPECT_TRUE(c.of("matmul+relu").outcome == Outcome::kTuned ||
-              c.of("matmul+relu").outcome == Outcome::kStale)
-      << c.of("matmul+relu").reason;
-  EXPECT_THAT(c.config_of("matmul+relu"), HasSubstr("cublaslt.matmul"));
+  EXPECT_EQ(c.of("matmul+relu").outcome, Outcome::kStale);
+  EXPECT_THAT(c.of("matmul+relu").reason, HasSubstr("ours runs in its place"));
+  EXPECT_NE(exec::vendor_call_of(c.config_of("matmul+relu")).library, "");
 }
 
 // Whoever wrote such a table.

@@ -16,6 +16,12 @@ namespace nimble::tuner {
 // What the check of "failing" says.
 inline constexpr char kGpuCheck[] = "this kernel refuses";
 
+// A routine of a library that takes so long to open, as long to ask, and has nothing for any call.
+inline constexpr char kSlowLibrary[] = "test.slow_library";
+inline constexpr int64_t kSlowLibraryMs = 1500;
+// The kernel "product" is relu(x w) of x f32 (n, depth) and w f32 (depth, columns).
+inline constexpr int64_t kProductDepth = 24, kProductColumns = 40;
+
 inline std::vector<uint8_t> gpu_fault_executable(const std::vector<std::string>& kernels) {
   std::string text;
   for (size_t i = 0; i < kernels.size(); ++i)

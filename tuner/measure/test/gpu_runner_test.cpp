@@ -4,12 +4,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tuner/measure/confine.h"
 #include "tuner/measure/runner.h"
 #include "tuner/measure/test/fault_executable.h"
 #include "tuner/measure/test/gpu_fault_executable.h"
 #include "vm/base/error.h"
 #include "vm/base/test/scoped_variable.h"
+#include "vm/executable/reader.h"
 
 namespace nimble::tuner {
 namespace {
@@ -150,6 +154,52 @@ TEST_F(GpuRunner, TheWorkerReachesNoFiles) {
   Runner runner(options());
   const EntryResult r = only(runner, "reaching");
   EXPECT_EQ(r.state, S::kOk) << r.message;
+}
+
+// A library that the environment names may lie in the user's home.
+TEST_F(GpuRunner, OfALibrarysFolderItReachesTheLibraries) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(confine().files ? 0 : 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (status != 0) GTEST_SKIP() << "this kernel has no Landlock";
+  std::string folder = ::testing::TempDir() + "nimble-libraries-XXXXXX";
+  ASSERT_TRUE(::mkdtemp(folder.data()));
+  std::filesystem::create_directory(folder + "/libfolder.so");
+  for (const char* name : {"libcudnn.so.9", "libpart.so.9.1", "secret", "libfolder.so/secret"})
+    std::ofstream(folder + "/" + name) << name;
+  {
+    const ScopedVariable named("NIMBLE_CUDNN", folder + "/libcudnn.so.9");
+    Runner runner(options());
+    const EntryResult r = only(runner, "reaching_beside");
+    EXPECT_EQ(r.state, S::kOk) << r.message;
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// What a library does before a candidate runs is none of the candidate's time.
+TEST_F(GpuRunner, ALibraryMayTakeLongerThanACandidate) {
+  Runner runner(options(500));
+  exec::Executable e = exec::assemble(
+      fmt::format("kernel \"k0\" {{\n  source \"copy\"\n  symbols s0 device d2\n  in f32 ([a0])\n"
+                  "  out f32 ([a0])\n  dispatch {{ 0: 0 }}\n  vendor \"{}\"\n}}\n",
+                  kSlowLibrary));
+  const EntryResult r = runner.measure(copy_case(runner.add(exec::serialize(e)), 1)).at(0);
+  EXPECT_EQ(r.state, S::kUnavailable) << r.message;
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
+TEST_F(GpuRunner, CodeOfACpuIsRefused) {
+  exec::Executable e = exec::deserialize(gpu_fault_executable({"copy"}));
+  const std::vector<uint8_t> code(64);
+  exec::NativeImage image;
+  image.target = "x86-64-v2";
+  image.bytes = code;
+  e.images.push_back(image);
+  Runner runner(options());
+  const EntryResult r = runner.measure(copy_case(runner.add(exec::serialize(e)), 1)).at(0);
+  EXPECT_EQ(r.state, S::kFailed);
+  EXPECT_THAT(r.message, HasSubstr("they have code for x86-64-v2"));
 }
 
 TEST_F(GpuRunner, GivesBackWhatACandidateComputes) {

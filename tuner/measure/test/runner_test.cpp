@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -475,6 +477,27 @@ TEST(Runner, ACandidateMakesNoConnectionAndStartsNoProgram) {
   EXPECT_EQ(found["execve"], "EPERM");
   EXPECT_EQ(found["no new privileges"], "1");
   EXPECT_EQ(found["core limit"], "0");
+}
+
+// A driver has threads before its process is shut in.
+TEST(Runner, CallsOfThreadsThatThereAreAlreadyAreBound) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::atomic<bool> confined{false};
+    int error = 0;
+    std::thread other([&] {
+      while (!confined) ::usleep(1000);
+      if (::socket(AF_UNIX, SOCK_STREAM, 0) < 0) error = errno;
+    });
+    const bool calls = confine().calls;
+    confined = true;
+    other.join();
+    ::_exit(!calls || error == EPERM ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Runner, ACandidateReadsNoFileOfTheUserAndNoOtherProcess) {

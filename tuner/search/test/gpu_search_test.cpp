@@ -78,6 +78,7 @@ TEST(GpuSearch, FeaturesTellHowALaunchFillsTheGpu) {
       EXPECT_EQ(launch[1], static_cast<float>(f.launch->threads));
       EXPECT_LE(launch[3], 1) << "more than a multiprocessor holds";
       EXPECT_LE(launch[5], 1);
+      EXPECT_EQ(launch.size(), kLaunchFeatures);
       return launch[0];
     };
     if (none.empty()) continue;
@@ -109,6 +110,35 @@ TEST(GpuSearch, RoundsProposeValidPointsAndLearn) {
     }
     EXPECT_GT(seen.size(), 1u) << use.source << " has nothing to choose";
   }
+}
+
+// Rows of the model are of one length, a library's routine and schedules of ours alike.
+TEST(GpuSearch, TimesOfALibrarysRoutineAreLearntFromBesideOurs) {
+  int with_routine = 0;
+  for (const driver::WorkloadUse& use : workloads(kNetwork)) {
+    const Space space(use.workload, hopper());
+    const std::optional<tuned::Candidate> routine = space.vendor_candidate();
+    if (!routine) continue;
+    ++with_routine;
+    SearchOptions options;
+    options.shapes = {std::vector<int64_t>(use.workload.contract.symbols.size(), 37)};
+    options.pool = 32;
+    Search search(space, options);
+    search.tell(*routine, 500.0);
+    double ns = 1000;
+    for (int round = 0; round < 3; ++round) {
+      const std::vector<Proposal> proposals = search.propose(8);
+      EXPECT_FALSE(proposals.empty()) << use.source;
+      for (const Proposal& p : proposals) {
+        EXPECT_NE(p.candidate, *routine) << "it was tried";
+        search.tell(p.candidate, ns += 100);
+      }
+      search.learn();
+      EXPECT_TRUE(search.model().trained()) << use.source;
+    }
+    EXPECT_EQ(search.best(1).at(0).first, *routine);
+  }
+  EXPECT_GT(with_routine, 0);
 }
 
 }  // namespace

@@ -177,17 +177,25 @@ TEST_F(GpuCampaign, CandidatesThatGoWrongAreRecordedAndTheOthersMakeATable) {
   EXPECT_TRUE(run_campaign(o, backend, kNever).nothing_to_do);
 }
 
-// The compiler, whose kernels are exchanged for those of the stand-in of the same names: what they
-// compute is the worker's.
+// The compiler, whose kernels are exchanged for those of the stand-in of the same names, or of one
+// name that is given: what they compute is the worker's.
 class StandInBackend : public Backend {
  public:
+  explicit StandInBackend(std::string kernel = "") : kernel_(std::move(kernel)) {}
   Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo& target) override {
     Built b = compiler_->build(w, candidates, target);
     if (!b.error.empty()) return b;
     exec::Executable e = exec::deserialize(b.executable);
+    if (e.images.empty()) return b;  // a library's routine
     std::string bytes;
-    for (exec::NativeImage::Module& m : e.images.at(0).modules) {
+    if (!kernel_.empty()) {
+      bytes = STANDIN_CUDA_IMAGE + kernel_;
+      e.images[0].modules.clear();
+      for (exec::Kernel& k : e.kernels)
+        for (exec::Implementation& i : k.implementations) i.symbol = kernel_;
+    }
+    for (exec::NativeImage::Module& m : e.images[0].modules) {
       const std::string module = STANDIN_CUDA_IMAGE + m.symbol;
       m.bytes = module.size();
       bytes += module;
@@ -204,8 +212,12 @@ class StandInBackend : public Backend {
                 uint32_t output, int64_t element) override {
     return compiler_->is_right(task, point, e, output, element);
   }
+  std::string why_no_vendor(const std::string& routine) const override {
+    return compiler_->why_no_vendor(routine);
+  }
 
  private:
+  const std::string kernel_;
   const std::unique_ptr<Backend> compiler_ = compiler_backend();
 };
 
@@ -234,6 +246,35 @@ TEST_F(GpuCampaign, ItsRecordsAreExactForTheCompiledModel) {
   EXPECT_EQ(compiled.kernels[0].outcome, tuned::Lookup::Outcome::kTuned)
       << compiled.kernels[0].reason;
   EXPECT_EQ(compiled.gpu_class, "cached");
+}
+
+// The routine of a GPU's library is measured beside ours, and what is learnt is of both.
+TEST_F(GpuCampaign, ALibrarysRoutineCompetes) {
+  const ScopedVariable library("NIMBLE_CUBLASLT", NIMBLE_STANDIN_CUBLASLT);
+  CampaignOptions o = quick_gpu(fmt::format(R"(
+fn @main(%x: Tensor[(n, {0}), f32], %w: Tensor[({0}, {1}), f32]) {{
+  let %y = matmul(%x, %w);
+  let %z = relu(%y);
+  %z
+}})",
+                                            kProductDepth, kProductColumns));
+  o.search_end.max_trials = 24;
+  o.top_k = 4;
+  StandInBackend backend("product");
+  ASSERT_EQ(backend.why_no_vendor("cublaslt.matmul"), "");
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  ASSERT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+
+  std::shared_ptr<db::Store> store = db::Store::open(o.database);
+  std::set<TrialState> theirs, ours;
+  for (const db::TrialOutcome& t : store->outcomes(report.campaign)) {
+    if (t.trial.key.role != db::Role::kSearch) continue;
+    const auto info = store->config(t.trial.key.config);
+    (info->template_name == tuned::kVendorTemplate ? theirs : ours).insert(t.trial.state);
+  }
+  EXPECT_EQ(theirs, std::set<TrialState>{TrialState::kOk});
+  EXPECT_TRUE(ours.contains(TrialState::kOk));
 }
 
 TEST_F(GpuCampaign, WhatCannotBeMeasuredHereIsRefusedFirst) {

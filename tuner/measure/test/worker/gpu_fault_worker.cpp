@@ -12,6 +12,7 @@
 #include "tuner/measure/test/gpu_fault_executable.h"
 #include "tuner/measure/worker.h"
 #include "vm/executable/check_status.h"
+#include "vm/library/registry.h"
 #include "vm/runtime/test/standin/cuda.h"
 
 namespace {
@@ -35,6 +36,22 @@ int relu(const StandInLaunch& l) {
   const auto* x = static_cast<const float*>(l.pointers[0]);
   auto* y = static_cast<float*>(l.pointers[1]);
   for (int64_t i = 0; i < l.symbols[0]; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+  return 0;
+}
+// The same of the product and a relu.
+int product(const StandInLaunch& l) {
+  using nimble::tuner::kProductColumns;
+  using nimble::tuner::kProductDepth;
+  const auto* x = static_cast<const float*>(l.pointers[0]);
+  const auto* w = static_cast<const float*>(l.pointers[1]);
+  auto* y = static_cast<float*>(l.pointers[2]);
+  for (int64_t i = 0; i < l.symbols[0]; ++i)
+    for (int64_t j = 0; j < kProductColumns; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < kProductDepth; ++k)
+        sum += double{x[i * kProductDepth + k]} * double{w[k * kProductColumns + j]};
+      y[i * kProductColumns + j] = sum > 0 ? static_cast<float>(sum) : 0;
+    }
   return 0;
 }
 int nothing(const StandInLaunch&) {
@@ -70,6 +87,44 @@ int reaching(const StandInLaunch& l) {
   ::close(file);
   return failing(l);
 }
+// Whether a file can be read.
+bool reads(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file >= 0) ::close(file);
+  return file >= 0;
+}
+// Finds of the folder of NIMBLE_CUDNN anything but libraries open to it, or these closed.
+int reaching_beside(const StandInLaunch& l) {
+  const std::string named = std::getenv("NIMBLE_CUDNN");
+  const std::string folder = named.substr(0, named.rfind('/') + 1);
+  const bool right = reads(named) && reads(folder + "libpart.so.9.1") &&
+                     !reads(folder + "secret") && !reads(folder + "libfolder.so/secret");
+  return right ? copy(l) : failing(l);
+}
+// A library that takes its time, more than a candidate has, and then has nothing for the call.
+void take_time() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(nimble::tuner::kSlowLibraryMs));
+}
+class SlowRoutine final : public nimble::rt::DeviceRoutine {
+ public:
+  std::shared_ptr<const nimble::rt::DeviceCall> find(std::span<const nimble::rt::LibraryTensor>,
+                                                     std::string* why) override {
+    take_time();
+    *why = "it has nothing";
+    return nullptr;
+  }
+};
+void add_slow_library() {
+  nimble::rt::LibraryKernel k;
+  k.name = nimble::tuner::kSlowLibrary;
+  k.kind = nimble::exec::ImplementationKind::kVendor;
+  k.prepare_on_gpu = [](const std::string&, const nimble::exec::KernelContract&,
+                        nimble::rt::CudaDevice&) -> std::shared_ptr<nimble::rt::DeviceRoutine> {
+    take_time();
+    return std::make_shared<SlowRoutine>();
+  };
+  nimble::rt::add_library_kernel(std::move(k));
+}
 // Does not bear that its input lies where it lay in the run before: where the first copy was
 // checked it may lie once more.
 int rotated(const StandInLaunch& l) {
@@ -100,14 +155,24 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (::access(std::getenv("NIMBLE_CUDA_DRIVER"), R_OK) == 0) {
     driver = &standin_cuda(std::getenv("NIMBLE_CUDA_DRIVER"));
-    const std::pair<const char*, StandInKernel> kernels[] = {
-        {"copy", copy},       {"wrong", wrong},       {"nothing", nothing},
-        {"trap", trap},       {"hang", hang},         {"late_trap", late_trap},
-        {"failing", failing}, {"audit", audit},       {"slow", slow},
-        {"rotated", rotated}, {"reaching", reaching}, {"rotated_fast", rotated_fast},
-        {"*", relu}};
+    const std::pair<const char*, StandInKernel> kernels[] = {{"copy", copy},
+                                                             {"wrong", wrong},
+                                                             {"nothing", nothing},
+                                                             {"trap", trap},
+                                                             {"hang", hang},
+                                                             {"late_trap", late_trap},
+                                                             {"failing", failing},
+                                                             {"audit", audit},
+                                                             {"slow", slow},
+                                                             {"rotated", rotated},
+                                                             {"reaching", reaching},
+                                                             {"rotated_fast", rotated_fast},
+                                                             {"reaching_beside", reaching_beside},
+                                                             {"*", relu}};
     for (const auto& [name, run] : kernels) driver->add_kernel(name, 2, 1, run);
+    driver->add_kernel("product", 3, 1, product);
   }
+  add_slow_library();
   options.out = ::dup(1);
   ::dup2(2, 1);
   return nimble::tuner::serve(options);

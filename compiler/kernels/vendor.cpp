@@ -378,6 +378,7 @@ std::optional<exec::VendorCall> vendor_call_of(const Workload& w, const TargetIn
       }
     } else {
       fault = exec::fault_of_types(call, x, weights, y);
+      if (fault.empty()) fault = exec::fault_of_groups(call, w.contract);
     }
     if (!fault.empty()) throw Refused{std::move(fault)};
     return call;

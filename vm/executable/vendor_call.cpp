@@ -9,6 +9,7 @@
 #include "vm/base/checked.h"
 #include "vm/base/error.h"
 #include "vm/base/printable.h"
+#include "vm/executable/contract.h"
 
 namespace nimble::exec {
 namespace {
@@ -211,6 +212,19 @@ std::string fault_of_types(const VendorCall& call, DType x, DType w, DType y) {
   // Steps are computed in f32, which has not all values of i32.
   if (y == DType::kI32 && !call.then.empty())
     return "it computes in f32 what follows its sums, which are integers to the end";
+  return {};
+}
+
+std::string fault_of_groups(const VendorCall& call, const KernelContract& contract) {
+  if (!call.image || call.image->groups == 1 || call.image->groups == call.n) return {};
+  uint32_t number = 0;
+  for (const KernelArgument& a : contract.arguments) {
+    if (a.kind != KernelArgument::Kind::kTensor) continue;
+    for (const VendorStep& s : call.then)
+      if (has_operand(s.op) && s.tensor == number && a.dims.size() > 1)
+        return "it is wrong about tensors behind a convolution in groups";
+    ++number;
+  }
   return {};
 }
 

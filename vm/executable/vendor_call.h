@@ -26,6 +26,8 @@
 
 namespace nimble::exec {
 
+struct KernelContract;
+
 // An operator on the value so far.
 enum class VendorOp : uint8_t {
 #define NIMBLE_VENDOR_OP(name, ...) k##name,
@@ -83,6 +85,10 @@ struct VendorCall {
 // Why a routine does not compute `call` on tensors of these element types; "" if it does. Sums are
 // in f32, or in i32 to the end.
 std::string fault_of_types(const VendorCall& call, DType x, DType w, DType y);
+// The same of oneDNN's convolutions in groups: without AVX-512 version 2.7 looks for a tensor
+// behind them at wrong places, but for those that are depthwise. What has one number for each
+// channel is right.
+std::string fault_of_groups(const VendorCall& call, const KernelContract& contract);
 
 std::string to_json(const VendorCall& call);
 // Error(kCorrupt) for text that is no such object or has numbers out of range.

@@ -473,6 +473,7 @@ std::string contract_fault(const onednn::Library& library, const VendorCall& cal
     if (t[i]->access != Access::kIn && i != call.y) return "it leaves a result unwritten";
   const DType x = t[call.x]->dtype, w = t[call.w]->dtype, y = t[call.y]->dtype;
   if (std::string fault = exec::fault_of_types(call, x, w, y); !fault.empty()) return fault;
+  if (std::string fault = exec::fault_of_groups(call, contract); !fault.empty()) return fault;
   // Without such instructions pairs of products saturate at 16 bits.
   const CpuInfo& cpu = host_cpu_without_tiles();
   if (w == DType::kI8 &&

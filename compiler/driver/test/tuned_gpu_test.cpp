@@ -243,7 +243,8 @@ TEST_F(TunedGpu, AVendorsRoutineThatWonIsServed) {
 
 // Any version would do where none is named, and none was measured.
 TEST_F(TunedGpu, AVendorsRoutineOfAnUnknownVersionRunsNowhere) {
-  record(product_, {tuned::kVendorTemplate, {}, "cublaslt.matmul"}, hopper_, h100_, "");
+  record(product_, {tuned::kVendorTemplate, {}, "cublaslt.matmul"}, hopper_, h100_,
+         "cublaslt.matmul");
   const ScopedVariable named("NIMBLE_CUBLASLT", "off");
   const Compiled c = compiled(h100_, {hopper_});
   EXPECT_EQ(c.of("matmul+relu").outcome, Outcome::kStale);

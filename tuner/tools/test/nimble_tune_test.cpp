@@ -27,7 +27,7 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
       {"--shape n", "--shape: 'n' is not SYMBOL=EXTENT; write symbols as in b=1,n=128"},
       {"--target arm", "--target: target arm: there is no such target; "},
       {"--precision fp7",
-       "--precision: precision fp7: there is no such precision; use one of f32, bf16"},
+       "--precision: precision fp7: there is no such precision; use one of f32, tf32, bf16"},
       {"--top-k 0", "--top-k: \"0\" is not a number above 0"},
       {"--bugdet 5m", "unknown option \"--bugdet\"; did you mean --budget?"},
   };

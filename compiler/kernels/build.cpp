@@ -426,6 +426,38 @@ StmtRef async_wait(int pending) {
   return s;
 }
 
+StmtRef group_dot(GroupFragment f, int columns, BufferRef sum, const Dim& s, GroupView a,
+                  GroupView b) {
+  const GroupFragmentRow& row = group_row_of(f);
+  NIMBLE_CHECK(a.buffer->dtype == row.a && b.buffer->dtype == row.b && sum->dtype == row.sum,
+               "{} of {}, {} and {}", row.name, nimble::name_of(a.buffer->dtype),
+               nimble::name_of(b.buffer->dtype), nimble::name_of(sum->dtype));
+  auto stmt = make(StmtKind::kGroupDot);
+  stmt->group_fragment = f;
+  stmt->columns = columns;
+  stmt->tiles = {{std::move(sum), s}};
+  stmt->views = {std::move(a), std::move(b)};
+  return stmt;
+}
+
+StmtRef group_fence() {
+  return make(StmtKind::kGroupFence);
+}
+
+StmtRef group_commit() {
+  return make(StmtKind::kGroupCommit);
+}
+
+StmtRef group_wait(int pending) {
+  auto s = make(StmtKind::kGroupWait);
+  s->count = pending;
+  return s;
+}
+
+StmtRef proxy_fence() {
+  return make(StmtKind::kProxyFence);
+}
+
 Condition lt(const Dim& a, const Dim& b) {
   return {{{a, Condition::Op::kLt, b}}};
 }

@@ -360,6 +360,11 @@ class Thread {
       case StmtKind::kAsyncCopy:
       case StmtKind::kAsyncCommit:
       case StmtKind::kAsyncWait:
+      case StmtKind::kGroupDot:
+      case StmtKind::kGroupFence:
+      case StmtKind::kGroupCommit:
+      case StmtKind::kGroupWait:
+      case StmtKind::kProxyFence:
         break;  // of launches (interpreter_launch.cpp)
     }
     NIMBLE_UNREACHABLE();

@@ -62,8 +62,9 @@ struct StmtCode {
   std::vector<Term> condition;
   AccessCode access, to;          // to: kAsyncCopy
   std::vector<AccessCode> tiles;  // of `tiles`, with their numbers; of `shapes`, with their rows
-  std::vector<OpCode> ops;        // computes the statement's value
-  int value = 0;                  // where in the frame
+  std::vector<AccessCode> views;
+  std::vector<OpCode> ops;  // computes the statement's value
+  int value = 0;            // where in the frame
   int32_t check = 0;
   bool meets = false;  // a block's barrier is this or in it
 };

@@ -153,6 +153,8 @@ class Compiler {
       code.tiles.push_back(access(t.tile, t.rows, 1, std::nullopt));
     for (const TileRef& t : s.tiles)
       code.tiles.push_back(access(t.buffer, t.number, 1, std::nullopt));
+    for (const GroupView& v : s.views)
+      code.views.push_back(access(v.buffer, v.index, 1, std::nullopt));
     switch (s.kind) {
       case StmtKind::kSeq:
         for (const StmtRef& b : s.body) code.body.push_back(statement(*b));
@@ -215,6 +217,11 @@ class Compiler {
       case StmtKind::kWarpDot:
       case StmtKind::kAsyncCommit:
       case StmtKind::kAsyncWait:
+      case StmtKind::kGroupDot:
+      case StmtKind::kGroupFence:
+      case StmtKind::kGroupCommit:
+      case StmtKind::kGroupWait:
+      case StmtKind::kProxyFence:
         break;
     }
     for (const StmtCode& b : code.body) code.meets |= b.meets;

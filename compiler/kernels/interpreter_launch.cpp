@@ -43,7 +43,9 @@ class Block {
     for (size_t i = r_.code.arguments + r_.code.scratch; i < r_.memory.size(); ++i)
       std::fill(r_.memory[i].cells.begin(), r_.memory[i].cells.end(), LaunchCell{});
     for (Warp& w : warps_) w.begin_block();
+    r_.fences.assign(warps_.size() * kWarpLanes, {});
     all_of({&r_.code.body, 1});
+    check_groups();
   }
 
  private:
@@ -89,12 +91,20 @@ class Block {
         for (const Warp& w : warps_)
           if (w.live != kAll)
             w.fault(std::countr_one(w.live), "a barrier of the block that a thread does not reach");
+        check_groups();
         r_.time.phase = ++r_.time.now;
         for (Warp& w : warps_) w.since = r_.time.now;
         return;
       default:
         NIMBLE_UNREACHABLE();
     }
+  }
+
+  // The warps of a group come to each of its products.
+  void check_groups() const {
+    for (size_t w = 0; w < warps_.size(); ++w)
+      if (warps_[w].multiplied() != warps_[w / kGroupWarps * kGroupWarps].multiplied())
+        warps_[w].fault(0, "other products than those of the other warps of its group");
   }
 
   bool ended() const {

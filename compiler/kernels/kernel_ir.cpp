@@ -166,24 +166,39 @@ namespace {
 
 constexpr int64_t kSharedAlignment = 128;
 
+int64_t aligned(int64_t at, int64_t alignment) {
+  return (at + alignment - 1) / alignment * alignment;
+}
+
+int64_t alignment_of(const Buffer& b) {
+  return std::max<int64_t>(kSharedAlignment, b.alignment);
+}
+
 int64_t shared_end(int64_t begin, const Buffer& b) {
   const auto extent = b.extent.as_constant();
   NIMBLE_CHECK(extent, "shared buffer {} of {} elements", b.name, b.extent.str());
   const int64_t bytes = *extent * static_cast<int64_t>(size_of(b.dtype));
-  return begin + (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+  return begin + aligned(bytes, kSharedAlignment);
 }
 
 }  // namespace
 
 int64_t shared_bytes(const Function& f) {
   int64_t end = 0;
-  for (const BufferRef& b : f.shared) end = shared_end(end, *b);
+  for (const BufferRef& b : f.shared) end = shared_end(aligned(end, alignment_of(*b)), *b);
   return end;
+}
+
+int64_t shared_alignment(const Function& f) {
+  int64_t most = kSharedAlignment;
+  for (const BufferRef& b : f.shared) most = std::max(most, alignment_of(*b));
+  return most;
 }
 
 int64_t shared_place(const Function& f, const Buffer& buffer) {
   int64_t begin = 0;
   for (const BufferRef& b : f.shared) {
+    begin = aligned(begin, alignment_of(*b));
     if (b.get() == &buffer) return begin;
     begin = shared_end(begin, *b);
   }

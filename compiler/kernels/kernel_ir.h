@@ -32,7 +32,8 @@
 // launch.threads); lanes of a warp are kWarpLanes neighbours by number. Its loops are serial or
 // unrolled: what is parallel is written by those symbols. A barrier names who meets there
 // (Together), and so do operations of a whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes
-// come to them alike.
+// come to them alike. A group is kGroupWarps warps, neighbours by number from a multiple of that
+// on; operations of a group (kGroup…) all its threads come to alike.
 //
 // Besides the contract's symbols, a body may use `thread` (0 ≤ thread < threads) and `threads`.
 // Barriers must be met by all threads alike: only where no kThread loop and no bound or
@@ -201,6 +202,43 @@ enum class WarpOperand { kA /* m × k */, kB /* k × n */, kSum /* m × n */ };
 WarpPlace warp_place(const WarpFragmentRow& row, WarpOperand operand, int lane, int number,
                      int element);
 
+inline constexpr int kGroupWarps = 4, kGroupThreads = kGroupWarps * kWarpLanes;
+inline constexpr int kGroupRows = 64;  // of a group's product
+
+// Products of matrices in shared memory that a group makes, of the same table.
+enum class GroupFragment {
+#define NIMBLE_GROUP_FRAGMENT(id, name, a, b, sum, k, feature) id,
+#include "compiler/kernels/Fragments.def"
+};
+
+struct GroupFragmentRow {
+  GroupFragment id;
+  std::string_view name;     // in the text of a kernel
+  DType a, b, sum;           // element types
+  int k;                     // sum(64, n) += a(64, k) b(k, n)
+  std::string_view feature;  // of a TargetInfo that has the instruction
+  // Whether a factor may lie across k.
+  bool across() const { return size_of(a) == 2; }
+  // Of a thread, 4 bytes each.
+  static int sum_registers(int columns) { return kGroupRows * columns / kGroupThreads; }
+};
+std::span<const GroupFragmentRow> all_group_fragments();
+const GroupFragmentRow& group_row_of(GroupFragment f);
+
+// A factor of a group's product in shared memory. It lies in lines of `span` elements (32, 64 or
+// 128 bytes), one behind the other. Along k a line is so much of a row of a, or of a column of b,
+// and the next line that of the next row. Across k a line is so many rows of a, or columns of b, at
+// one place of k, the next line those at the next place, and the next rows or columns begin `slab`
+// elements further. Within eight lines the pieces of 16 bytes are swizzled (group_fragments.h); the
+// buffer's alignment is a multiple of such eight lines.
+struct GroupView {
+  BufferRef buffer;
+  Dim index;  // of its first element, in the first of eight lines
+  bool along_k = true;
+  int span = 0;
+  int64_t slab = 0;  // across k alone
+};
+
 struct Value {
   ValueKind kind;
   DType dtype;
@@ -259,6 +297,15 @@ enum class StmtKind {
                // for the others of its block behind the next barrier
   kAsyncCommit,  // this thread's copies since the last one are a group
   kAsyncWait,    // until all but `count` of this thread's latest groups have taken effect
+  // Of a group of warps. What a product reads in shared memory has been shown to it (kProxyFence)
+  // ahead of a block's barrier; until it is waited for nobody writes that, and nobody reads or
+  // writes its sum but products of the same number of columns into the same registers.
+  kGroupDot,  // sum += a b, as the row of `group_fragment` says, of `columns` columns; `views` are
+              // a and b, `tiles` the first of each thread's registers of the sum, neighbours
+  kGroupFence,   // stands between any other write of registers and a product into them
+  kGroupCommit,  // the products since the last one are a batch
+  kGroupWait,    // until all but `count` of the latest batches are done
+  kProxyFence,   // shows this thread's writes of shared memory until here to products
 };
 
 enum class LoopKind {
@@ -320,10 +367,13 @@ struct Stmt {
   TileFragment tile_fragment{};   // kTileDot
   Together together = Together::kRegion;  // kBarrier
   WarpFragment warp_fragment{};           // kWarpDot
+  GroupFragment group_fragment{};         // kGroupDot
+  int columns = 0;                        // kGroupDot
+  std::vector<GroupView> views;           // kGroupDot: a, b
   BufferRef to_buffer;                    // kAsyncCopy
   Dim to_index;
   int lanes = 1;            // kAsyncCopy: elements
-  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups
+  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches
   bool transposed = false;  // kWarpLoad
 };
 
@@ -358,8 +408,10 @@ struct ScratchPlace {
 };
 ScratchPlace scratch_place(const Function& f, const Buffer& buffer);
 
-// Bytes of a block's shared memory: its buffers in order, each aligned to 128 bytes.
+// Bytes of a block's shared memory: its buffers in order, each aligned to 128 bytes, or to what it
+// claims if that is more.
 int64_t shared_bytes(const Function& f);
+int64_t shared_alignment(const Function& f);                    // of the whole
 int64_t shared_place(const Function& f, const Buffer& buffer);  // byte offset of one
 
 // ---------------------------------------------------------------- building
@@ -433,6 +485,12 @@ StmtRef async_copy(BufferRef shared, const Dim& to, BufferRef global, const Dim&
                    std::optional<Dim> valid = std::nullopt);
 StmtRef async_commit();
 StmtRef async_wait(int pending);
+StmtRef group_dot(GroupFragment f, int columns, BufferRef sum, const Dim& s, GroupView a,
+                  GroupView b);
+StmtRef group_fence();
+StmtRef group_commit();
+StmtRef group_wait(int pending);
+StmtRef proxy_fence();
 Condition lt(const Dim& a, const Dim& b);
 Condition le(const Dim& a, const Dim& b);
 Condition eq(const Dim& a, const Dim& b);

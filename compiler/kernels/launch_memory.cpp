@@ -33,6 +33,8 @@ std::string_view text_of(Wrong w) {
       return "which another block uses";
     case Wrong::kCopy:
       return "to which a copy is on its way";
+    case Wrong::kProduct:
+      return "which a product on its way reads";
   }
   NIMBLE_UNREACHABLE();
 }
@@ -41,6 +43,7 @@ Wrong touch(LaunchMemory& m, const LaunchTime& time, int64_t index, bool write, 
   if (index < 0 || index >= m.extent) return Wrong::kOutside;
   LaunchCell& c = m.cells[index];
   if (c.copies > 0) return Wrong::kCopy;
+  if (write && c.products > 0) return Wrong::kProduct;
   const auto elsewhere = [&](uint32_t when) {
     return !m.shared && when > LaunchTime::kBefore && when < time.block;
   };

@@ -17,6 +17,7 @@ struct LaunchCell {
   uint32_t written = 0, read = 0;  // when, last; 0: never
   int32_t writer = 0, reader = 0;  // who, in the block of that time
   uint8_t copies = 0;              // on their way here
+  uint16_t products = 0;           // on their way that read this
   bool read_by_others = false;     // by blocks before the last reader's
 };
 
@@ -29,7 +30,7 @@ struct Toucher {
   uint32_t since;  // when the warp's lanes met last
 };
 
-enum class Wrong { kNothing, kOutside, kUndefined, kRace, kBlocks, kCopy };
+enum class Wrong { kNothing, kOutside, kUndefined, kRace, kBlocks, kCopy, kProduct };
 // After "NAME[index]" …: what is wrong.
 std::string_view text_of(Wrong w);
 

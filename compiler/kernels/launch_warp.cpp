@@ -121,9 +121,12 @@ Lane* Warp::reg(const AccessCode& a, int64_t index, int lane, bool write) {
     fault(lane, fmt::format("register {}[{}] outside its {} elements",
                             code_.buffers[a.buffer]->name, index, r.extent));
   const auto at = static_cast<size_t>(lane * r.extent + index);
+  if (r.states[at] == Registers::kSummed)
+    fault(lane, fmt::format("{} register {}[{}], into which products are on their way",
+                            write ? "write to" : "read of", code_.buffers[a.buffer]->name, index));
   if (write)
-    r.defined[at] = 1;
-  else if (!r.defined[at])
+    r.states[at] = Registers::kDefined;
+  else if (r.states[at] == Registers::kUndefined)
     fault(lane, fmt::format("read of register {}[{}], which nothing has written",
                             code_.buffers[a.buffer]->name, index));
   return &r.lanes[at * r.width];
@@ -367,6 +370,19 @@ void Warp::statement(const StmtCode& s, Mask mask) {
       });
     case StmtKind::kAsyncWait:
       return wait(s, mask);
+    case StmtKind::kGroupDot:
+      return group_dot(s, mask);
+    case StmtKind::kGroupFence:  // verify() knows where it is needed
+      return meet(mask, "a fence of a group");
+    case StmtKind::kGroupCommit:
+      meet(mask, "a batch of products");
+      products_.batches.push_back(std::move(products_.open));
+      products_.open.clear();
+      return;
+    case StmtKind::kGroupWait:
+      return group_wait(s, mask);
+    case StmtKind::kProxyFence:
+      return proxy_fence(mask);
     case StmtKind::kTiles:
     case StmtKind::kTileZero:
     case StmtKind::kTileLoad:

@@ -25,10 +25,11 @@ void each(Mask mask, const Body& body) {
 }
 
 struct Registers {
+  enum State : uint8_t { kUndefined, kDefined, kSummed /* products into it are on their way */ };
   int64_t extent = 0;
   int width = 0;  // lanes of one
   std::vector<Lane> lanes;
-  std::vector<uint8_t> defined;
+  std::vector<State> states;
 };
 
 // A copy on its way. Its source is not to change meanwhile.
@@ -44,6 +45,23 @@ struct Copies {
   std::vector<Copy> open;  // of no group yet
 };
 
+// A warp's part of a group's product: its 16 rows, by all columns.
+struct GroupProduct {
+  const StmtCode* stmt;
+  std::array<int64_t, 2> begins;  // bytes of its factors' buffers
+  int64_t number;                 // of its first register
+};
+
+struct GroupProducts {
+  std::vector<std::vector<GroupProduct>> batches;
+  std::vector<GroupProduct> open;  // of no batch yet
+};
+
+// When a thread last showed its writes to products, now and ahead of the phase.
+struct ProxyFences {
+  uint32_t latest = 0, before = 0;
+};
+
 struct Launched {
   const InterpreterCode& code;
   const Interpreter::Options& options;
@@ -53,6 +71,7 @@ struct Launched {
   LaunchTime time;
   std::array<int64_t, 3> block{};
   int32_t status = 0;
+  std::vector<ProxyFences> fences = {};  // of the block's threads
 };
 
 class Warp {
@@ -67,8 +86,8 @@ class Warp {
       const Buffer& b = *code_.buffers[i];
       const int64_t extent = *b.extent.as_constant();
       const auto n = static_cast<size_t>(extent) * kWarpLanes;
-      registers_.push_back(
-          {extent, b.lanes, std::vector<Lane>(n * b.lanes), std::vector<uint8_t>(n, 0)});
+      registers_.push_back({extent, b.lanes, std::vector<Lane>(n * b.lanes),
+                            std::vector<Registers::State>(n, Registers::kUndefined)});
     }
   }
 
@@ -78,8 +97,11 @@ class Warp {
     for (int s = 0; s < code_.symbols; ++s)
       for (int t = 0; t < kWarpLanes; ++t) symbols_[s * kWarpLanes + t] = r_.symbols[s];
     for (int t = 0; t < kWarpLanes; ++t) symbols_[t] = number_ * kWarpLanes + t;
-    for (Registers& r : registers_) std::fill(r.defined.begin(), r.defined.end(), 0);
+    for (Registers& r : registers_)
+      std::fill(r.states.begin(), r.states.end(), Registers::kUndefined);
     copies_.assign(kWarpLanes, {});
+    products_ = {};
+    multiplied_ = 0;
   }
 
   [[noreturn]] void fault(int lane, const std::string& problem) const {
@@ -121,6 +143,9 @@ class Warp {
   }
 
   void statement(const StmtCode& s, Mask mask);
+
+  // What the warp has multiplied with its group, told apart from anything else.
+  uint64_t multiplied() const { return multiplied_; }
 
   Mask live = kAll;    // lanes that no check has ended
   uint32_t since = 0;  // when they met last
@@ -170,6 +195,17 @@ class Warp {
   void end_copy(const Copy& c, int lane);
   void wait(const StmtCode& s, Mask mask);
 
+  // --- What a group of warps does together (launch_group.cpp)
+
+  void group_dot(const StmtCode& s, Mask mask);
+  void group_wait(const StmtCode& s, Mask mask);
+  void proxy_fence(Mask mask);
+  void set_sums(const GroupProduct& p, Registers::State state);
+  // Elements of a factor, one after the other of each row or column of the warp's.
+  template <class Body>
+  void each_factor(const GroupProduct& p, size_t factor, const Body& body);
+  void end_product(const GroupProduct& p);
+
   Launched& r_;
   const InterpreterCode& code_;
   const int number_;
@@ -177,6 +213,8 @@ class Warp {
   std::vector<Lane> frame_;
   std::vector<Registers> registers_;
   std::vector<Copies> copies_;
+  GroupProducts products_;
+  uint64_t multiplied_ = 0;
 };
 
 }  // namespace nimble::kir

@@ -171,6 +171,12 @@ class Printer {
     return fmt::format("{}[{}]", t.buffer->name, t.number.str());
   }
 
+  static std::string view(const GroupView& v) {
+    return fmt::format("{}[{}] {}", v.buffer->name, v.index.str(),
+                       v.along_k ? fmt::format("along {}", v.span)
+                                 : fmt::format("across {} by {}", v.span, v.slab));
+  }
+
   void block(const Stmt& s) {
     ++indent_;
     statement(s);
@@ -260,6 +266,18 @@ class Printer {
         return line("commit.async");
       case StmtKind::kAsyncWait:
         return line(fmt::format("wait.async {}", s.count));
+      case StmtKind::kGroupDot:
+        return line(fmt::format("{} = dot.{} {} columns({}, {}, {})", tile(s.tiles[0]),
+                                group_row_of(s.group_fragment).name, s.columns, view(s.views[0]),
+                                view(s.views[1]), tile(s.tiles[0])));
+      case StmtKind::kGroupFence:
+        return line("fence.group");
+      case StmtKind::kGroupCommit:
+        return line("commit.group");
+      case StmtKind::kGroupWait:
+        return line(fmt::format("wait.group {}", s.count));
+      case StmtKind::kProxyFence:
+        return line("fence.proxy");
     }
   }
 

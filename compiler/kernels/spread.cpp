@@ -1,6 +1,7 @@
 // Method: a polynomial is as far the same as its atoms. Of the functions of `thread` those are the
 // same over a warp that divide by a multiple of its lanes what runs with the lane's number from
-// such a multiple on: floordiv(thread, 32), floordiv(mod(thread + 32 y, 128), 64).
+// such a multiple on: floordiv(thread, 32), floordiv(mod(thread + 32 y, 128), 64). So it is with a
+// group of warps and its threads.
 #include "compiler/kernels/spread.h"
 
 #include <algorithm>
@@ -8,33 +9,35 @@
 namespace nimble::kir {
 namespace {
 
-bool is_warps(const Dim& d) {
+bool is_multiple(const Dim& d, int64_t of) {
   const auto c = d.as_constant();
-  return c && *c > 0 && *c % kWarpLanes == 0;
+  return c && *c > 0 && *c % of == 0;
 }
 
 }  // namespace
 
-// Whether d is the lane's number and a multiple of kWarpLanes that is the same over the warp.
-bool Spreads::counts_lanes(const Dim& d) const {
+// Whether d is the number of one of so many neighbours, and a multiple of that which is the same
+// for all of them: no further apart than `level`.
+bool Spreads::counts_lanes(const Dim& d, int64_t neighbours, Spread level) const {
   int lanes = 0;
   for (const Dim::Term& t : d.terms()) {
     bool same = true;
     Dim term = t.coefficient;
     for (const Dim& a : t.atoms) {
-      same &= of(a) != Spread::kLane;
+      same &= of(a) <= level;
       term = term * a;
     }
     if (same) {
-      if (facts->divisible(term, kWarpLanes) != ir::Proof::kYes) return false;
+      if (facts->divisible(term, neighbours) != ir::Proof::kYes) return false;
       continue;
     }
     if (t.coefficient != 1 || t.atoms.size() != 1 || ++lanes > 1) return false;
     const Dim& a = t.atoms[0];
     if (a.as_symbol() == "thread") continue;
     const auto call = a.as_application();
-    if (!call || call->function != Dim::Function::kMod || !is_warps(call->operands[1]) ||
-        !counts_lanes(call->operands[0]))
+    if (!call || call->function != Dim::Function::kMod ||
+        !is_multiple(call->operands[1], neighbours) ||
+        !counts_lanes(call->operands[0], neighbours, level))
       return false;
   }
   return lanes == 1;
@@ -53,8 +56,14 @@ Spread Spreads::of(const Dim& d) const {
       if (!call) return Spread::kLane;
       Spread worst = Spread::kBlock;
       for (const Dim& o : call->operands) worst = std::max(worst, of(o));
-      if (worst == Spread::kLane && call->function == Dim::Function::kFloorDiv &&
-          is_warps(call->operands[1]) && counts_lanes(call->operands[0]))
+      const auto counts = [&](int64_t lanes, Spread level) {
+        return call->function == Dim::Function::kFloorDiv &&
+               is_multiple(call->operands[1], lanes) &&
+               counts_lanes(call->operands[0], lanes, level);
+      };
+      if (worst == Spread::kLane && counts(kGroupThreads, Spread::kGroup))
+        worst = Spread::kGroup;
+      else if (worst == Spread::kLane && counts(kWarpLanes, Spread::kWarp))
         worst = Spread::kWarp;
       all = std::max(all, worst);
     }

@@ -12,6 +12,7 @@ namespace nimble::kir {
 
 enum class Spread {
   kBlock,  // all threads of a GPU's block, or of a CPU's region
+  kGroup,  // those of a group of warps; other groups' may differ
   kWarp,   // the lanes of a warp; others may differ
   kLane,
 };
@@ -31,7 +32,7 @@ struct Spreads {
  private:
   using Known = std::unordered_map<const Value*, Spread>;  // values are directed graphs
   Spread of(const Value& v, Known& known) const;
-  bool counts_lanes(const Dim& d) const;
+  bool counts_lanes(const Dim& d, int64_t neighbours, Spread level) const;
 };
 
 }  // namespace nimble::kir

@@ -205,6 +205,7 @@ class Unrolling {
     if (copy.valid) put(*copy.valid, dim(*copy.valid), changed);
     for (TileShape& t : copy.shapes) put(t.rows, dim(t.rows), changed);
     for (TileRef& t : copy.tiles) put(t.number, number(*t.buffer, t.number), changed);
+    for (GroupView& v : copy.views) put(v.index, dim(v.index), changed);
     if (copy.value) {
       values_.clear();
       put(copy.value, value(copy.value), changed);

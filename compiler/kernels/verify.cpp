@@ -9,8 +9,10 @@
 #include <set>
 #include <unordered_set>
 
+#include "compiler/kernels/group_fragments.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/spread.h"
+#include "compiler/kernels/verify_group.h"
 #include "vm/base/error.h"
 #include "vm/executable/executable.h"
 
@@ -43,6 +45,8 @@ class Verifier {
     if (f_.launch) launch(*f_.launch);
     find_meetings(*f_.body);
     statement(*f_.body);
+    const std::string order = f_.launch ? group_order_fault(f_) : "";
+    require(order.empty(), "{}", order);
   }
 
  private:
@@ -80,6 +84,7 @@ class Verifier {
   static constexpr const char* kBlockSymbols[] = {"block_x", "block_y", "block_z"};
 
   static constexpr int kMostThreads = exec::Launch::kMaxThreads;
+  static constexpr int kMostSharedAlignment = 1024;  // of the widest swizzle
 
   // What is a GPU's alone, or a CPU's.
   void launch(const Launch& l) {
@@ -120,6 +125,15 @@ class Verifier {
     require(divergence_ != Spread::kLane, "{} that not all lanes of a warp reach alike", what);
   }
 
+  // The same of a group of warps and all its threads.
+  void group_meets(const char* what) const {
+    gpu_only(what);
+    require(f_.launch->threads % kGroupThreads == 0,
+            "{} in blocks of {} threads; groups of warps have {}", what, f_.launch->threads,
+            kGroupThreads);
+    require(divergence_ <= Spread::kGroup, "{} that not all warps of a group reach alike", what);
+  }
+
   static void check_tile(const Buffer& b) {
     int rows = 0;
     size_t bytes = 0;
@@ -142,7 +156,8 @@ class Verifier {
     require((b->alignment & (b->alignment - 1)) == 0, "alignment of {} is not a power of two",
             b->name);
     if (b->scope == Scope::kShared)
-      require(b->alignment <= 128, "shared buffer {} has 128-byte alignment, not {}", b->name,
+      require(b->alignment <= kMostSharedAlignment,
+              "shared buffer {} has up to {}-byte alignment, not {}", b->name, kMostSharedAlignment,
               b->alignment);
     else if (b->scope != Scope::kArgument && b->scope != Scope::kRegister)
       require(b->alignment <= 64, "scratch buffer {} has 64-byte alignment, not {}", b->name,
@@ -380,6 +395,7 @@ class Verifier {
       (s.together == Together::kWarp ? warps_meet_ : has_barrier_) = true;
     std::unordered_set<const Value*> seen;
     warps_meet_ |= s.kind == StmtKind::kWarpDot || s.kind == StmtKind::kWarpLoad ||
+                   s.kind == StmtKind::kGroupDot ||
                    (f_.launch && s.value && shuffles(*s.value, seen));
     for (const StmtRef& b : s.body)
       if (b) find_meetings(*b);
@@ -536,6 +552,17 @@ class Verifier {
         gpu_only("a wait for copies");
         require(s.count >= 0, "a wait for all but {} groups", s.count);
         return;
+      case StmtKind::kGroupDot:
+        return group_dot(s);
+      case StmtKind::kGroupFence:
+        return group_meets("a fence of a group");
+      case StmtKind::kGroupCommit:
+        return group_meets("a batch of products");
+      case StmtKind::kGroupWait:
+        require(s.count >= 0, "a wait for all but {} batches", s.count);
+        return group_meets("a wait for products");
+      case StmtKind::kProxyFence:
+        return gpu_only("a fence for products");
     }
   }
 
@@ -593,6 +620,29 @@ class Verifier {
     require(!s.transposed || size_of(t) == 2,
             "a transposed load of {}; elements of 2 bytes have one", nimble::name_of(t));
     aligned(*s.buffer, s.index, 16, "a row that a warp loads");
+  }
+
+  void group_dot(const Stmt& s) {
+    group_meets("a product of a group");
+    const GroupFragmentRow& row = group_row_of(s.group_fragment);
+    for (const GroupView& v : s.views) check_memory(v.buffer, v.index, 1, std::nullopt, false);
+    const std::string fault = group_dot_fault(row, s.columns, s.views);
+    require(fault.empty(), "{}", fault);
+    for (const GroupView& v : s.views) {
+      require(spreads_.of(v.index) <= Spread::kGroup,
+              "{} takes {} from {}, which differs between the threads of a group", row.name,
+              v.buffer->name, v.index.str());
+      aligned(*v.buffer, v.index, kPieceBytes, "a factor of a group's product");
+    }
+    require(s.tiles.size() == 1, "{} has {} sums", row.name, s.tiles.size());
+    const Buffer& sum = *s.tiles[0].buffer;
+    const int registers = GroupFragmentRow::sum_registers(s.columns);
+    warp_registers(s.tiles[0], registers, true, row.name);
+    require(sum.dtype == row.sum, "{} takes {} for {}, which is {}", row.name,
+            nimble::name_of(row.sum), sum.name, nimble::name_of(sum.dtype));
+    require(facts_.divisible(s.tiles[0].number, registers) != ir::Proof::kNo,
+            "{} sums into {}[{}]; products of {} columns begin at multiples of {} registers",
+            row.name, sum.name, s.tiles[0].number.str(), s.columns, registers);
   }
 
   void aligned(const Buffer& b, const Dim& index, int64_t bytes, const char* what) const {

@@ -156,7 +156,16 @@ class Walk {
         return;
       case StmtKind::kAsyncCommit:
       case StmtKind::kAsyncWait:
+      case StmtKind::kGroupFence:
+      case StmtKind::kGroupCommit:
+      case StmtKind::kGroupWait:
+      case StmtKind::kProxyFence:
         return;
+      case StmtKind::kGroupDot: {
+        const kir::GroupFragmentRow& row = kir::group_row_of(s.group_fragment);
+        flops += 2.0 * kir::kGroupRows * s.columns * row.k / kir::kGroupThreads * times;
+        return;
+      }
     }
   }
 

@@ -54,9 +54,10 @@ std::string kernel_source(const kir::Function& f, const kernels::TargetInfo& tar
   return text;
 }
 
-std::string preamble() {
+std::string preamble(const kir::Function& f) {
   return "#define NIMBLE_DEVICE static __device__ __forceinline__\n" + std::string(cuda_prelude()) +
-         "extern __shared__ __align__(128) unsigned char nimble_shared[];\n";
+         fmt::format("extern __shared__ __align__({}) unsigned char nimble_shared[];\n",
+                     kir::shared_alignment(f));
 }
 
 bool is_assembly(const kernels::TargetInfo& target) {
@@ -160,7 +161,7 @@ uint32_t argument_alignment(const kir::Function& f, const kernels::TargetInfo& t
 }
 
 std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& target) {
-  return preamble() + kernel_source(f, target);
+  return preamble(f) + kernel_source(f, target);
 }
 
 namespace {
@@ -187,7 +188,7 @@ std::optional<Nvrtc::Output> unpacked(const std::vector<uint8_t>& bytes) {
 CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target,
                        CodeCache* cache) {
   CudaObject out;
-  const std::string source = preamble() + kernel_source(f, target, &out.argument_alignment);
+  const std::string source = preamble(f) + kernel_source(f, target, &out.argument_alignment);
   const Nvrtc& compiler = nvrtc();  // without it nothing is compiled, whatever is in the cache
   const std::string made_of = target.level + "\n" + cuda_backend_version() + "\n";
   kir::Function anonymous = f;
@@ -211,6 +212,10 @@ CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target
     out.function.code_bytes = text.size();
     return out;
   }
+  if (const std::string said = serialized_products(output->log); !said.empty())
+    throw Error(Status::kUnsupported, f.name,
+                "the assembler does one product of a group of warps after the other: " + said,
+                "choose another configuration of its template");
   out.resources = resources_of(output->log)[f.name];
   const std::map<std::string, uint64_t> bytes = code_bytes(out.bytes);
   NIMBLE_CHECK(bytes.contains(f.name), "{} is not in its cubin", f.name);

@@ -100,6 +100,7 @@ void CudaEmitter::signature() {
                          {0, std::max<int64_t>(0, std::min(exec::kMaxGrid[axis], blocks) - 1), 1});
            }
            place_buffers();
+           find_group_sums(*f_.body);
            statement(*f_.body);
          });
 }
@@ -180,6 +181,12 @@ void CudaEmitter::statement(const kir::Stmt& s) {
       return line("commit_async();");
     case StmtKind::kAsyncWait:
       return line(fmt::format("wait_async<{}>();", s.count));
+    case StmtKind::kGroupDot:
+    case StmtKind::kGroupFence:
+    case StmtKind::kGroupCommit:
+    case StmtKind::kGroupWait:
+    case StmtKind::kProxyFence:
+      return group_statement(s);
     case StmtKind::kTiles:
     case StmtKind::kTileZero:
     case StmtKind::kTileLoad:

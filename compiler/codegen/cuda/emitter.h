@@ -108,6 +108,13 @@ class CudaEmitter {
   void async_copy(const kir::Stmt& s);
   std::string factor_word(const kir::Buffer& b, int64_t number) const;
 
+  // emit_group.cpp
+  void group_statement(const kir::Stmt& s);
+  void group_dot(const kir::Stmt& s);
+  std::string descriptor(const kir::GroupView& v);
+  void find_group_sums(const kir::Stmt& s);
+  std::string group_sums() const;
+
   // A buffer's element as registers: its lanes, or its words if lanes are narrower than these.
   static bool in_words(const kir::Buffer& b);
   static int registers_of(const kir::Buffer& b);
@@ -125,7 +132,8 @@ class CudaEmitter {
   std::map<std::string, Parts> locals_;
   std::unordered_map<const kir::Buffer*, std::string> places_;
   std::unordered_map<const kir::Value*, Parts> memo_;
-  std::vector<kir::ValueRef> made_;  // for the memo: its keys must stay
+  std::vector<kir::ValueRef> made_;             // for the memo: its keys must stay
+  std::vector<const kir::Buffer*> group_sums_;  // registers into which groups multiply
 };
 
 // "f32"; f16 and bf16 are u16.

@@ -58,6 +58,13 @@ struct Nvrtc::Functions {
   const char* (*error)(int result);
 };
 
+std::string serialized_products(const std::string& log) {
+  const size_t at = log.find("wgmma.mma_async instructions are serialized");
+  if (at == log.npos) return {};
+  const size_t begin = log.rfind('\n', at) + 1;  // npos + 1: of the first line
+  return log.substr(begin, log.find('\n', at) - begin);
+}
+
 Nvrtc::Nvrtc(void* library) {
   static Functions f;  // there is one library
   const auto find = [&](auto& function, const char* name) {

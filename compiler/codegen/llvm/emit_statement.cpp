@@ -184,6 +184,11 @@ void Emitter::statement(const kir::Stmt& s) {
     case StmtKind::kAsyncCopy:
     case StmtKind::kAsyncCommit:
     case StmtKind::kAsyncWait:
+    case StmtKind::kGroupDot:
+    case StmtKind::kGroupFence:
+    case StmtKind::kGroupCommit:
+    case StmtKind::kGroupWait:
+    case StmtKind::kProxyFence:
       NIMBLE_UNREACHABLE("a GPU's statement in {}", f_->name);
   }
 }

@@ -165,6 +165,11 @@ class Lowering {
       case StmtKind::kAsyncCopy:
       case StmtKind::kAsyncCommit:
       case StmtKind::kAsyncWait:
+      case StmtKind::kGroupDot:
+      case StmtKind::kGroupFence:
+      case StmtKind::kGroupCommit:
+      case StmtKind::kGroupWait:
+      case StmtKind::kProxyFence:
         NIMBLE_UNREACHABLE("a GPU's statement");
     }
     memo_.clear();

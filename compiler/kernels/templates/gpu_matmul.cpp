@@ -11,6 +11,9 @@
 // a team is one warp, the warp copies its slices itself and waits for no other up to the sums:
 // warps drift apart, and one reads or waits while another one multiplies.
 //
+// Of compute capability 9.0 four warps together may multiply, too (gpu_matmul_group.cpp): no rule
+// chooses that before a GPU has shown what it is worth, but tuning and people may.
+//
 // Products in f32 are sums of multiply-adds in f32: no unit of the GPU multiplies f32 otherwise
 // without rounding its operands. Where the operator allows that (its attribute `tf32`), they are
 // fragments of tf32, whose factors are rounded on their way from shared memory.
@@ -37,6 +40,18 @@ bool widens(DType operand, DType sum) {
 
 }  // namespace
 
+const char* name_of(UnitKind unit) {
+  switch (unit) {
+    case UnitKind::kScalar:
+      return kUnitScalar;
+    case UnitKind::kMatrix:
+      return kUnitMatrix;
+    case UnitKind::kGroup:
+      return kUnitGroup;
+  }
+  NIMBLE_UNREACHABLE();
+}
+
 std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   if (has_index(w)) return {};  // a failed check would leave a block's other threads waiting
   auto operands = analyse_matmul(w, make_gpu_frame(w));
@@ -51,6 +66,11 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   const kir::WarpFragmentRow* row =
       fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, allows_tf32(*p.frame.anchor->value));
   if (row && t.has(std::string(row->feature))) p.fragment = row->id;
+  const bool along_k = p.lhs_along_k && p.rhs_along_k;
+  for (const kir::GroupFragmentRow& g : kir::all_group_fragments())
+    if (g.a == p.lhs->dtype && g.b == p.rhs->dtype && g.sum == p.sum && (along_k || g.across()) &&
+        t.has(std::string(g.feature)))
+      p.group = g.id;
   return p;
 }
 
@@ -63,7 +83,8 @@ Schedule schedule_of(const Config& c) {
     return n >= 1 && n <= most ? static_cast<int>(n) : -1;
   };
   Schedule s;
-  s.matrix = knob_text(c, "unit") == kUnitMatrix;
+  for (const UnitKind unit : {UnitKind::kMatrix, UnitKind::kGroup})
+    if (knob_text(c, "unit") == name_of(unit)) s.unit = unit;
   s.block_rows = number("block_rows", kMostWide);
   s.block_columns = number("block_columns", kMostWide);
   s.tile_rows = number("tile_rows", kMostWide);
@@ -77,7 +98,7 @@ Schedule schedule_of(const Config& c) {
 namespace {
 
 Config config_of(const Schedule& s) {
-  return {{"unit", s.matrix ? kUnitMatrix : kUnitScalar},
+  return {{"unit", name_of(s.unit)},
           {"block_rows", int64_t{s.block_rows}},
           {"block_columns", int64_t{s.block_columns}},
           {"tile_rows", int64_t{s.tile_rows}},
@@ -117,7 +138,7 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
   const double products = double(s.block_rows) * s.block_columns * s.k_step;
   const double bytes = (s.block_rows * lhs + s.block_columns * rhs) * s.k_step;
   double compute, reads;
-  if (s.matrix) {
+  if (s.unit == UnitKind::kMatrix) {
     compute = products * lhs / kFragmentBytes;
     reads = s.tiles() * (s.tile_rows * lhs + s.tile_columns * rhs) * s.k_step / kSharedBytes;
   } else {
@@ -154,13 +175,16 @@ std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& 
   NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
   Knob unit{"unit", {gpu::kUnitScalar}};
   if (p->fragment) unit.choices.emplace_back(gpu::kUnitMatrix);
+  if (p->group) unit.choices.emplace_back(gpu::kUnitGroup);
+  Knob columns = int_knob("tile_columns", {4, 8, 16, 32, 64});
+  if (p->group) columns.choices.emplace_back(int64_t{128});
   Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});
   rows.tile = true;
   return {std::move(unit),
           std::move(rows),
           int_knob("block_columns", {16, 32, 64, 128}),
           int_knob("tile_rows", {1, 2, 4, 8, 16, 32, 64}),
-          int_knob("tile_columns", {4, 8, 16, 32, 64}),
+          std::move(columns),
           int_knob("k_step", {16, 32, 64, 128, 256}),
           int_knob("k_split", {1, 2, 4, 8, 16}),
           int_knob("stages", {2, 3, 4})};
@@ -180,10 +204,11 @@ Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t)
   std::optional<gpu::Schedule> best;
   double least = 0;
   gpu::Schedule s;
-  s.matrix = p->fragment.has_value();
+  s.unit = p->fragment ? gpu::UnitKind::kMatrix : gpu::UnitKind::kScalar;
   const std::vector<std::pair<int, int>> tiles =
-      s.matrix ? std::vector<std::pair<int, int>>{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {64, 32}}
-               : std::vector<std::pair<int, int>>{{1, 4}, {2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}};
+      p->fragment
+          ? std::vector<std::pair<int, int>>{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {64, 32}}
+          : std::vector<std::pair<int, int>>{{1, 4}, {2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}};
   for (s.block_rows = 4; s.block_rows <= 128; s.block_rows *= 2)
     for (s.block_columns = 16; s.block_columns <= 128; s.block_columns *= 2)
       for (const auto& [rows, columns] : tiles)

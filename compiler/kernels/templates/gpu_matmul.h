@@ -1,4 +1,4 @@
-// The inside of the template "gpu_matmul": what it multiplies, its schedule, and the two units that
+// The inside of the template "gpu_matmul": what it multiplies, its schedule, and the units that
 // compute a block's tile from shared memory.
 #pragma once
 
@@ -18,6 +18,7 @@ struct Product : MatmulOperands {
   bool lhs_along_k = true;                    // rows of the lhs lie along k, else its columns do
   bool rhs_along_k = false;                   // the same of the columns of the rhs
   std::optional<kir::WarpFragment> fragment;  // that multiplies the operands, and the target has
+  std::optional<kir::GroupFragment> group;    // the same of a group of warps
   // The lengths of the operands' stored rows.
   kir::Dim lhs_pitch() const { return lhs_along_k ? k : m; }
   kir::Dim rhs_pitch() const { return rhs_along_k ? k : n; }
@@ -28,18 +29,27 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t);
 
 inline constexpr const char* kUnitScalar = "simt";  // a multiply-add for each lane and product
 inline constexpr const char* kUnitMatrix = "mma";   // a fragment of a warp's lanes together
+inline constexpr const char* kUnitGroup = "wgmma";  // one of four warps, from shared memory
+enum class UnitKind { kScalar, kMatrix, kGroup };
+const char* name_of(UnitKind unit);
 
 // A block computes block_rows x block_columns of the product in steps of k_step along k, of which
 // each of k_split teams of threads takes a part of its own; the teams' sums are added up in order.
-// A tile is what one thread (simt) or one warp (mma) of a team has of it.
+// A tile is what one thread (simt), one warp (mma) or one group of warps (wgmma) of a team has of
+// it.
 struct Schedule {
-  bool matrix = false;  // the unit
+  UnitKind unit = UnitKind::kScalar;
   int block_rows = 0, block_columns = 0, tile_rows = 0, tile_columns = 0;
   int k_step = 0, k_split = 1;
   int stages = 2;  // steps in shared memory: one that is computed, the others on their way
 
   int tiles() const { return block_rows / tile_rows * (block_columns / tile_columns); }
-  int team() const { return tiles() * (matrix ? kir::kWarpLanes : 1); }
+  int of_tile() const {  // threads
+    return unit == UnitKind::kScalar   ? 1
+           : unit == UnitKind::kMatrix ? kir::kWarpLanes
+                                       : kir::kGroupThreads;
+  }
+  int team() const { return tiles() * of_tile(); }
   int threads() const { return team() * k_split; }
   int slice() const { return k_step / k_split; }  // a team's part of a step
 };
@@ -58,7 +68,9 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
 // ---------------------------------------------------------------- tiles in shared memory
 
 // One operand's part of a block's step, `stages` times over. Its rows in shared memory lie as in
-// global memory: along k (`wide` of them) or across it (k_step of them).
+// global memory: along k (`wide` of them) or across it (k_step of them). For a group of warps they
+// are cut into swizzled lines of `span` elements, and the first lines of all rows come first, then
+// the second ones (kir::GroupView).
 class SharedTile {
  public:
   struct Form {
@@ -67,6 +79,7 @@ class SharedTile {
     int pad = 0;     // elements between rows, against bank conflicts
     int vector = 1;  // copy_elements
     int parts = 1;   // along k, each of which threads of its own copy
+    int span = 0;    // of a swizzled line; 0: rows are whole
     int outer() const { return along_k ? wide : k_step; }
     int inner() const { return along_k ? k_step : wide; }
     int pitch() const { return inner() + pad; }
@@ -98,6 +111,8 @@ class SharedTile {
   }
   // How far the next element along k is.
   int k_distance() const { return form_.along_k ? 1 : form_.pitch(); }
+  // The factor of a group of warps that begins there.
+  kir::GroupView view(const kir::Dim& slot, const kir::Dim& x, const kir::Dim& k) const;
 
   // Of the block's operand: `matrix` is the place of its first element, `first` the first row (lhs)
   // or column (rhs) of the tile out of `extent`, all symbols or constants.
@@ -109,7 +124,13 @@ class SharedTile {
   kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
 
  private:
-  kir::Dim symbol(const char* what) const { return kir::Dim::symbol(name_ + what); }
+  kir::Dim symbol(const std::string& what) const { return kir::Dim::symbol(name_ + what); }
+  // Rows that the threads copy at once, if each copies one vector; else a part of a row.
+  int rows_at_once() const;
+  // The symbol of a copier's place in lines for its row number `row` of all that it copies: rows
+  // whose pieces are swizzled alike have the same.
+  std::string place_of(int row) const;
+  void prepare_places(const kir::Dim& outer, std::vector<kir::StmtRef>& out) const;
   // Which row the copiers of number `number` take. Short rows of neighbours would meet in their
   // banks, one row's padding apart; rows as far from one another as they are long don't.
   kir::Dim row_of(const kir::Dim& number) const;
@@ -141,6 +162,10 @@ class Unit {
   virtual std::vector<kir::BufferRef> registers() const = 0;
   virtual std::vector<kir::StmtRef> prologue() const = 0;
   virtual kir::StmtRef zero() const = 0;
+  // Steps whose products may still read their stages when the next one begins.
+  virtual int behind() const { return 0; }
+  // Stands between a stage's copies and the barrier ahead of its step.
+  virtual kir::StmtRef ready() const { return kir::build::seq({}); }
   // Adds the products of stage `slot`.
   virtual kir::StmtRef step(const kir::Dim& slot) const = 0;
   virtual kir::StmtRef keep(const SharedSums& sums) const = 0;
@@ -149,6 +174,17 @@ std::unique_ptr<Unit> scalar_unit(const Product& p, const Schedule& s, const Sha
                                   const SharedTile& rhs);
 std::unique_ptr<Unit> matrix_unit(const Product& p, const Schedule& s, const SharedTile& lhs,
                                   const SharedTile& rhs);
+std::unique_ptr<Unit> group_unit(const Product& p, const Schedule& s, const SharedTile& lhs,
+                                 const SharedTile& rhs);
+// Whether that computes such tiles, and the lines that an operand has for it (0: none do).
+bool suits_group(const Product& p, const Schedule& s);
+int group_span(const Product& p, const Schedule& s, bool rhs);
+// Registers of a thread beside sums and operands: what addresses and copies take.
+inline constexpr int kOtherRegisters = 64;
+// Whether a block of the schedule's threads may have so many each.
+bool has_registers(const Schedule& s, int registers);
+// A part of the block by its number, as units bind it where the schedule has several.
+kir::StmtRef let_team(const Schedule& s);
 // Padding of an operand's rows in shared memory, and of the sums', in elements.
 int tile_pad(const Product& p, const Schedule& s, bool rhs);
 int sums_pad(const Product& p, const Schedule& s);

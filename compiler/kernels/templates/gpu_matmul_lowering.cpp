@@ -3,6 +3,7 @@
 // behind the product.
 #include <algorithm>
 
+#include "compiler/kernels/group_fragments.h"
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_matmul.h"
 #include "vm/base/error.h"
@@ -49,12 +50,12 @@ struct Forms {
 Forms forms_of(const Workload& w, const Product& p, const Schedule& s) {
   Forms f;
   const int parts = goes_apart(p, s) ? s.k_split : 1;
-  f.lhs = {p.lhs_along_k, s.block_rows,          s.k_step,
-           s.stages,      tile_pad(p, s, false), copy_elements(w, p.lhs->dtype, p.lhs_pitch()),
-           parts};
-  f.rhs = {p.rhs_along_k, s.block_columns,      s.k_step,
-           s.stages,      tile_pad(p, s, true), copy_elements(w, p.rhs->dtype, p.rhs_pitch()),
-           parts};
+  f.lhs = {p.lhs_along_k, s.block_rows,           s.k_step,
+           s.stages,      tile_pad(p, s, false),  copy_elements(w, p.lhs->dtype, p.lhs_pitch()),
+           parts,         group_span(p, s, false)};
+  f.rhs = {p.rhs_along_k, s.block_columns,       s.k_step,
+           s.stages,      tile_pad(p, s, true),  copy_elements(w, p.rhs->dtype, p.rhs_pitch()),
+           parts,         group_span(p, s, true)};
   return f;
 }
 
@@ -75,6 +76,14 @@ bool shares_memory(const Product& p) {
   return p.lhs->dtype == p.sum && p.rhs->dtype == p.sum;
 }
 
+BufferRef tile_buffer(const char* name, DType t, const SharedTile::Form& form) {
+  kir::Buffer b = *shared_buffer(name, t, form.elements());
+  if (form.span != 0)
+    b.alignment =
+        std::max(b.alignment, kir::kGroupLines * form.span * static_cast<int>(size_of(t)));
+  return std::make_shared<const kir::Buffer>(std::move(b));
+}
+
 class TilesLowering {
  public:
   TilesLowering(const Workload& w, const Product& p, const Schedule& s)
@@ -89,8 +98,8 @@ class TilesLowering {
       lhs = rhs = sums_.buffer = shared_buffer("tiles", p.sum, std::max(tiles, sums));
       shared_ = {lhs};
     } else {
-      lhs = shared_buffer("a_tiles", p.lhs->dtype, forms.lhs.elements());
-      rhs = shared_buffer("b_tiles", p.rhs->dtype, forms.rhs.elements());
+      lhs = tile_buffer("a_tiles", p.lhs->dtype, forms.lhs);
+      rhs = tile_buffer("b_tiles", p.rhs->dtype, forms.rhs);
       sums_.buffer = shared_buffer("sums", p.sum, sums);
       shared_ = {lhs, rhs, sums_.buffer};
     }
@@ -100,7 +109,9 @@ class TilesLowering {
     rhs_.emplace(forms.rhs, "b_", rhs, rhs_base, copiers(p, s), part);
     copies_ =
         is_copied(p.lhs->dtype, forms.lhs.vector) || is_copied(p.rhs->dtype, forms.rhs.vector);
-    unit_ = s.matrix ? matrix_unit(p, s, *lhs_, *rhs_) : scalar_unit(p, s, *lhs_, *rhs_);
+    unit_ = s.unit == UnitKind::kScalar   ? scalar_unit(p, s, *lhs_, *rhs_)
+            : s.unit == UnitKind::kMatrix ? matrix_unit(p, s, *lhs_, *rhs_)
+                                          : group_unit(p, s, *lhs_, *rhs_);
   }
 
   kir::Function run(const std::string& name) {
@@ -189,12 +200,14 @@ class TilesLowering {
   }
 
   void walk(std::vector<StmtRef>& out) const {
-    const int ahead = s_.stages - 1;
+    const int ahead = s_.stages - 1 - unit_->behind();
     for (int i = 0; i < ahead; ++i) copy(i, i, out);
     const Dim step = Dim::symbol("step");
     std::vector<StmtRef> body;
     if (copies_) body.push_back(kb::async_wait(ahead - 1));
-    // Here all have the step's stage, and are done with the one before it, which is filled next.
+    body.push_back(unit_->ready());
+    // Here all have the step's stage, and are done with the one that is filled next: that of the
+    // step before this one, or of `behind` earlier ones.
     body.push_back(kb::barrier(apart_ ? kir::Together::kWarp : kir::Together::kBlock));
     copy(ir::mod(step + ahead, s_.stages), step + ahead, body);
     body.push_back(let("slot", ir::mod(step, s_.stages), {0, s_.stages - 1, 1}));
@@ -261,6 +274,8 @@ class TilesLowering {
 bool SharedTile::Form::suits(int threads) const {
   if (part_inner() % vector != 0) return false;
   const int vectors = part_inner() / vector;
+  // Of lines a thread copies one vector of each of its rows, and knows where those are swizzled to.
+  if (span != 0) return threads % vectors == 0 && span % vector == 0;
   return threads % vectors == 0 || vectors % threads == 0;
 }
 
@@ -271,6 +286,48 @@ void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& firs
   first_ = first;
   extent_ = extent;
   k_ = k;
+}
+
+int SharedTile::rows_at_once() const {
+  return std::max(1, threads_ * form_.vector / form_.part_inner());
+}
+
+std::string SharedTile::place_of(int row) const {
+  const int rows = rows_at_once(), kinds = std::max(1, kir::kGroupLines / rows);
+  return fmt::format("place{}", row / rows % kinds);
+}
+
+// Of a row's vector its line and its place there; of the row where that is among the first ones
+// that the threads copy at once. Lines of one row are as far apart as all rows have lines.
+void SharedTile::prepare_places(const Dim& outer, std::vector<StmtRef>& out) const {
+  const int size = static_cast<int>(size_of(shared_->dtype)), span = form_.span;
+  const int piece = kir::kPieceBytes / size, pieces = span / piece;
+  const int rows = rows_at_once(), kinds = std::max(1, kir::kGroupLines / rows);
+  const Dim in_line = ir::mod(symbol("inner"), span);
+  const int64_t most =
+      int64_t{form_.inner() / span - 1} * form_.outer() * span + rows * span - form_.vector;
+  for (int kind = 0; kind < kinds; ++kind) {
+    const Dim line = ir::mod(outer + kind * rows, kir::kGroupLines);
+    const std::string swizzled = name_ + fmt::format("piece{}", kind);
+    out.push_back(
+        kb::let_index(swizzled,
+                      kb::binary(kir::BinaryOp::kXor, kb::index(ir::floordiv(in_line, piece)),
+                                 kb::index(ir::floordiv(line, kir::kPhaseBytes / (span * size)))),
+                      ir::SymbolFacts{0, pieces - 1, 1}));
+    out.push_back(let(name_ + place_of(kind * rows),
+                      ir::floordiv(symbol("inner"), span) * (form_.outer() * span) + outer * span +
+                          Dim::symbol(swizzled) * piece + ir::mod(in_line, piece),
+                      {0, most, form_.vector}));
+  }
+}
+
+kir::GroupView SharedTile::view(const Dim& slot, const Dim& x, const Dim& k) const {
+  const Dim inner = form_.along_k ? k : x, outer = form_.along_k ? x : k;
+  const int lines = form_.outer() * form_.span;
+  return {shared_,
+          base_ + slot * form_.stage() + ir::floordiv(inner, form_.span) * lines +
+              outer * form_.span + ir::mod(inner, form_.span),
+          form_.along_k, form_.span, form_.along_k ? 0 : lines};
 }
 
 void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
@@ -286,6 +343,7 @@ void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
   out.push_back(let(name_ + "inner",
                     form_.along_k ? from_part + inner * form_.vector : inner * form_.vector,
                     {0, form_.inner() - form_.vector, form_.vector}));
+  if (form_.span != 0) prepare_places(symbol("outer"), out);
   const Dim pitch = form_.along_k ? k_ : extent_;
   const Dim from = form_.along_k ? (first_ + symbol("outer")) * pitch + symbol("inner")
                                  : symbol("outer") * pitch + first_ + symbol("inner");
@@ -330,7 +388,9 @@ StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) co
       const Dim outer = symbol("outer") + row;
       const Dim inner = symbol("inner") + part * threads_ * form_.vector;
       const Dim from = symbol("from") + ahead + row * pitch + part * threads_ * form_.vector;
-      const Dim to = base_ + slot * form_.stage() + outer * form_.pitch() + inner;
+      const Dim to = base_ + slot * form_.stage() +
+                     (form_.span != 0 ? symbol(place_of(row)) + row * form_.span
+                                      : outer * form_.pitch() + inner);
       const Dim in_row = whole_rows ? Dim(form_.vector) : inner_extent - inner_first - inner;
       std::optional<Dim> valid;
       if (!all_rows)

@@ -1,5 +1,5 @@
 // What computes a block's tile from shared memory: lanes with multiply-adds of their own, or the
-// lanes of a warp together.
+// lanes of a warp together. (Those of four warps: gpu_matmul_group.cpp.)
 //
 // simt: a thread has tile_rows x tile_columns sums. Its rows are those of its number modulo the
 // threads across, and its columns vectors of four likewise, so that neighbours of a warp read
@@ -58,11 +58,6 @@ StmtRef in_rounds(const char* var, int count, const std::function<StmtRef(const 
   return kb::loop(LoopKind::kSerial, round, 0, rounds,
                   kb::loop(LoopKind::kUnroll, var, 0, unrolled,
                            body(Dim::symbol(round) * unrolled + Dim::symbol(var))));
-}
-
-StmtRef let_team(const Schedule& s) {
-  return s.k_split == 1 ? kb::seq({})
-                        : let("team", ir::floordiv(thread(), s.team()), s.k_split - 1);
 }
 
 // Sums of one thread that lie side by side; 1 where columns are strewn since the rhs lies along k.
@@ -348,6 +343,11 @@ class MatrixUnit final : public Unit {
 
 }  // namespace
 
+StmtRef let_team(const Schedule& s) {
+  return s.k_split == 1 ? kb::seq({})
+                        : let("team", ir::floordiv(thread(), s.team()), s.k_split - 1);
+}
+
 Dim team_of(const Schedule& s) {
   return s.k_split == 1 ? Dim(0) : Dim::symbol("team");
 }
@@ -363,19 +363,25 @@ std::unique_ptr<Unit> matrix_unit(const Product& p, const Schedule& s, const Sha
 }
 
 int tile_pad(const Product& p, const Schedule& s, bool rhs) {
+  if (s.unit == UnitKind::kGroup) return 0;  // its swizzle does that
   const DType t = rhs ? p.rhs->dtype : p.lhs->dtype;
   const bool along_k = rhs ? p.rhs_along_k : p.lhs_along_k;
   // A step of 16 bytes from row to row goes through all banks in eight rows.
   if (along_k) return kBankBytes / bytes_of(t);
-  if (!s.matrix) return 0;  // lanes read neighbours
+  if (s.unit == UnitKind::kScalar) return 0;  // lanes read neighbours
   // Single elements of four bytes: four rows of eight neighbours.
   return (bytes_of(t) == 4 ? 2 : 1) * kBankBytes / bytes_of(t);
 }
 
 int sums_pad(const Product& p, const Schedule& s) {
   // What a warp writes at once are four or eight rows of 32 bytes, or of vectors two of 64.
-  if (s.matrix || column_lanes(p, s) == 1) return 8;
+  if (s.unit != UnitKind::kScalar || column_lanes(p, s) == 1) return 8;
   return s.block_columns % 32 == 0 ? 16 : 0;
+}
+
+bool has_registers(const Schedule& s, int registers) {
+  constexpr int kRegisters = 1 << 16, kMostOfThread = 224;
+  return registers <= kMostOfThread && registers * s.threads() <= kRegisters;
 }
 
 bool suits_unit(const Product& p, const Schedule& s) {
@@ -384,10 +390,9 @@ bool suits_unit(const Product& p, const Schedule& s) {
   if (!std::all_of(positive.begin(), positive.end(), [](int x) { return x > 0; })) return false;
   if (s.block_rows % s.tile_rows != 0 || s.block_columns % s.tile_columns != 0) return false;
   if (s.k_step % s.k_split != 0 || s.threads() > kMaxThreads || s.stages < 2) return false;
-  // Registers of a thread: sums, operands, and what addresses and copies take.
-  constexpr int kRegisters = 1 << 16, kOthers = 64, kMostOfThread = 224;
-  int registers = kOthers;
-  if (s.matrix) {
+  if (s.unit == UnitKind::kGroup) return suits_group(p, s);
+  int registers = kOtherRegisters;
+  if (s.unit == UnitKind::kMatrix) {
     if (!p.fragment) return false;
     const kir::WarpFragmentRow& row = kir::warp_row_of(*p.fragment);
     if (s.tile_rows % row.m != 0 || s.tile_columns % row.n != 0) return false;
@@ -404,7 +409,7 @@ bool suits_unit(const Product& p, const Schedule& s) {
     registers += words * (s.tile_rows * s.tile_columns + 4 * s.tile_rows +
                           (p.rhs_along_k ? 4 : 1) * s.tile_columns);
   }
-  return registers <= kMostOfThread && registers * s.threads() <= kRegisters;
+  return has_registers(s, registers);
 }
 
 }  // namespace nimble::kernels::gpu

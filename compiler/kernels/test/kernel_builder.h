@@ -44,8 +44,10 @@ class KernelBuilder {
     f_.registers.push_back(build::tile_buffer(name, t, rows, lanes, count));
     return f_.registers.back();
   }
-  BufferRef shared(const std::string& name, DType t, int64_t extent) {
-    f_.shared.push_back(build::buffer(name, Scope::kShared, t, extent));
+  BufferRef shared(const std::string& name, DType t, int64_t extent, int alignment = 0) {
+    auto b = std::make_shared<Buffer>(*build::buffer(name, Scope::kShared, t, extent));
+    b->alignment = alignment;
+    f_.shared.push_back(b);
     return f_.shared.back();
   }
   // Makes it a GPU's function.

@@ -117,6 +117,7 @@ TEST(Targets, HaveTheInstructionsOfFragments) {
   expect_all(kir::all_fragments());
   expect_all(kir::all_tile_fragments());
   expect_all(kir::all_warp_fragments());
+  expect_all(kir::all_group_fragments());
   for (const kir::FragmentOtherwise& o : kir::all_fragments_otherwise())
     EXPECT_TRUE(std::any_of(all_targets().begin(), all_targets().end(), [&](const TargetRow& t) {
       return t.info.has(std::string(o.feature));

@@ -151,6 +151,97 @@ TEST_F(GpuMatmulTest, WarpsThatGoApart) {
       }
 }
 
+struct GroupCase {
+  const char *type, *sum;
+  int64_t rows, columns, tile_columns, k_step, k_split, stages;
+};
+
+Config config_of(const GroupCase& c) {
+  return {{"unit", "wgmma"},
+          {"block_rows", c.rows},
+          {"block_columns", c.columns},
+          {"tile_rows", int64_t{64}},
+          {"tile_columns", c.tile_columns},
+          {"k_step", c.k_step},
+          {"k_split", c.k_split},
+          {"stages", c.stages}};
+}
+
+// Products of groups of warps: one group and several, lines of every width, teams; rows that are
+// copied 16, 8, 4 and 2 bytes at once.
+TEST_F(GpuMatmulTest, GroupsOfWarps) {
+  const Template& t = *find_template("gpu_matmul");
+  for (const GroupCase& c : {GroupCase{"bf16", "f32", 64, 16, 16, 16, 1, 3},
+                             {"bf16", "f32", 64, 64, 64, 64, 1, 4},
+                             {"bf16", "f32", 128, 32, 32, 32, 1, 3},
+                             {"bf16", "f32", 64, 64, 32, 64, 2, 3},
+                             {"f16", "f32", 64, 128, 128, 32, 1, 3},
+                             {"f16", "f32", 128, 64, 64, 128, 1, 3},
+                             {"i8", "i32", 64, 32, 32, 64, 2, 3},
+                             {"i8", "i32", 128, 64, 32, 128, 1, 4}})
+    for (const Form& f : kForms)
+      for (const auto& [k, n] : {std::pair("72", "40"), std::pair("100", "36"),
+                                 std::pair("34", "18"), std::pair("k", "n")}) {
+        if (c.type == std::string_view("i8") && (f.a || !f.b)) continue;  // both along k
+        const Workload w = form_of(f, "m", k, n, c.type, c.type, c.sum);
+        const Config config = config_of(c);
+        SCOPED_TRACE(w.key + to_json(config));
+        ASSERT_TRUE(t.valid(w, config, target_));
+        const std::string text = kir::print(t.lower(w, config, target_, "f").functions.at(0));
+        EXPECT_NE(text.find("_group "), std::string::npos) << text;
+        ReferenceHarness harness(w, target_);
+        harness.lower(config);
+        std::mt19937 random(5);
+        const SizesOf sizes = of_symbols(w.contract.symbols.size(), 0);
+        for (int r = 0; r < 2 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
+      }
+}
+
+TEST_F(GpuMatmulTest, GroupsOfWarpsWithBatchesAndWhatFollows) {
+  const Config config = config_of({"bf16", "f32", 64, 32, 32, 32, 1, 3});
+  for (const Workload& w :
+       {product(tensor("b, m, 40", "bf16"), tensor("b, n, 40", "bf16"),
+                "transpose_b = true, out = f32"),
+        product(tensor("m, 72", "bf16"), tensor("72, 40", "bf16"), "out = f32",
+                ", %c: Tensor[(40), f32]", "let %s = add(%y, %c); let %g = gelu(%s); %g")}) {
+    SCOPED_TRACE(w.key);
+    ASSERT_TRUE(find_template("gpu_matmul")->valid(w, config, target_));
+    ReferenceHarness harness(w, target_);
+    harness.lower(config);
+    std::mt19937 random(5);
+    const size_t symbols = w.contract.symbols.size();
+    const SizesOf sizes = of_symbols(symbols, symbols > 2 ? 1 : 0);
+    for (int r = 0; r < 4 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
+  }
+}
+
+// No GPU has run them, so nothing chooses them by rule; other architectures lack the instruction,
+// f32 is not multiplied so, and bytes alone along k.
+TEST_F(GpuMatmulTest, GroupsOfWarpsAreOffered) {
+  const Template& t = *find_template("gpu_matmul");
+  const Config config = config_of({"bf16", "f32", 64, 64, 64, 64, 1, 3});
+  const auto of = [&](const char* type, const char* sum, const Form& f) {
+    return form_of(f, "m", "768", "3072", type, type, sum);
+  };
+  for (const Form& f : kForms) {
+    const Workload w = of("bf16", "f32", f);
+    EXPECT_TRUE(t.valid(w, config, target_));
+    EXPECT_EQ(knob_text(t.default_config(w, target_), "unit"), "mma");
+    for (const char* other : {"sm_80", "sm_100", "compute_80"})
+      EXPECT_FALSE(t.valid(w, config, target_by_name(other))) << other;
+    EXPECT_FALSE(t.valid(of("f32", "", f), config, target_));
+    EXPECT_EQ(t.valid(of("i8", "i32", f), config, target_), !f.a && f.b);
+  }
+  // Two stages are too few: one is multiplied, one may still be, and one is on its way.
+  const Workload w = of("bf16", "f32", kForms[0]);
+  for (const auto& [name, value] : {std::pair("stages", 2), std::pair("tile_rows", 32),
+                                    std::pair("tile_columns", 8), std::pair("k_split", 8)}) {
+    Config other = config;
+    other[name] = int64_t{value};
+    EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
+  }
+}
+
 TEST_F(GpuMatmulTest, KnownRows) {
   for (const char* m : {"1", "5", "64", "70"})
     check(product(tensor(std::string(m) + ", 24", "f32"), tensor("24, n", "f32")), 4);

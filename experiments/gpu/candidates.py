@@ -13,6 +13,7 @@ import random
 import numpy as np
 
 SIZES = (19, 53, 104)  # rows of a product, lengths of a sequence
+MANY_ROWS = (256, 1024)  # of a batch of sequences
 CACHE_BYTES = 96 << 20  # what a kernel's weights are more than, all together
 TOLERANCE = 1e-4  # against the default configuration's result, of the largest number
 NARROW_TOLERANCE = 1e-2  # where results are rounded to bf16, or factors may be to tf32
@@ -70,7 +71,7 @@ def vectors(count, rows, columns):
             **{f"u{i}": draw(2 + i, rows, 1, scale=10) for i in range(count)}}
 
 
-def product(k, n, follow, precision):
+def product(k, n, follow, precision, sizes=SIZES):
     """A product of BERT-base: `follow` is "", "residual" or an operator ("gelu", "relu", …);
     `precision` f32, tf32 or bf16, as nimble compile --precision has it."""
     dtype = "bf16" if precision == "bf16" else "f32"
@@ -114,8 +115,9 @@ def product(k, n, follow, precision):
         if follow == "residual":
             given["y"] = draw(102, rows, n)
         return given
-    label = "-".join(part for part in ("product", f"{k}x{n}", follow, precision) if part)
-    return Kernel(label, "_matmul", program(inputs, lines, outputs), arrays,
+    rows = "rows" if sizes is MANY_ROWS else ""
+    label = "-".join(part for part in ("product", f"{k}x{n}", follow, precision, rows) if part)
+    return Kernel(label, "_matmul", program(inputs, lines, outputs), arrays, sizes,
                   tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
 
 
@@ -164,20 +166,42 @@ def kernels():
     all_kernels += [attention(), lstm_cell(), layer_norm()]
     all_kernels += [product(k, n, follow, precision) for precision in ("bf16", "tf32")
                     for k, n, follow in products]
+    all_kernels += [product(k, n, "", "bf16", MANY_ROWS) for k, n in ((768, 3072), (3072, 768))]
     return {kernel.name: kernel for kernel in all_kernels}
 
 
 # ------------------------------------------------------------------ configurations
 
+GROUPS = "wgmma"  # the unit of gpu_matmul that multiplies with groups of warps
+# Its schedules that are always tried, as no GPU had run any when they were chosen: few rows, then
+# many. Knobs in the order of GROUP_KNOBS; a group's tile has 64 rows.
+GROUP_KNOBS = ("block_rows", "block_columns", "tile_columns", "k_step", "k_split", "stages")
+GROUP_SCHEDULES = ((64, 16, 16, 128, 4, 4), (64, 32, 32, 128, 2, 4), (64, 32, 32, 128, 1, 4),
+                   (64, 64, 64, 64, 1, 4), (64, 64, 32, 128, 2, 3), (64, 128, 128, 64, 1, 4),
+                   (128, 64, 64, 64, 1, 4), (128, 128, 128, 64, 1, 4), (128, 128, 64, 64, 1, 3))
+
+
+def groups_of_warps(default, knobs):
+    """Those schedules, if the kernel's template offers the unit for the target."""
+    if GROUPS not in knobs.get("unit", ()):
+        return []
+    return [{**default, "unit": GROUPS, "tile_rows": 64, **dict(zip(GROUP_KNOBS, schedule))}
+            for schedule in GROUP_SCHEDULES]
+
+
 def is_plausible(config):
     """Whether a schedule of gpu_matmul has a sensible number of threads; others always."""
     if "tile_rows" not in config:
         return True
+    unit = config["unit"]
     tiles = (config["block_rows"] // config["tile_rows"]
              * (config["block_columns"] // config["tile_columns"]))
-    threads = tiles * config["k_split"] * (1 if config["unit"] == "simt" else 32)
+    threads = tiles * config["k_split"] * {"simt": 1, GROUPS: 128}.get(unit, 32)
     per_thread = config["tile_rows"] * config["tile_columns"]
-    return 64 <= threads <= 512 and (config["unit"] != "simt" or 4 <= per_thread <= 64)
+    if unit == GROUPS and (config["tile_rows"] % 64 or config["tile_columns"] < 16
+                           or config["stages"] < 3):
+        return False
+    return 64 <= threads <= 512 and (unit != "simt" or 4 <= per_thread <= 64)
 
 
 def sample(default, knobs, seed):
@@ -269,7 +293,8 @@ def lines(rows, most=5):
         out += [f"### {kernel}", "", f"The default: {text}.", "",
                 "| size | us | of the default's | configuration |", "| --- | --- | --- | --- |"]
         for size, found in sizes.items():
-            shown = found[:most] + [row for row in found[most:] if row["default"]]
+            group = next((row for row in found if row["config"].get("unit") == GROUPS), None)
+            shown = found[:most] + [row for row in found[most:] if row["default"] or row is group]
             for row in shown:
                 ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
                 out.append(f"| {size} | {row['ns'] / 1000:.1f} | {ratio} | "

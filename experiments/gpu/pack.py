@@ -137,7 +137,8 @@ def pack_candidates(folder, work, most, target, host):
         source.write_text(kernel.text)
         template, default, knobs = knobs_of(source, target, host, kernel.kernel)
         waiting[name] = (source, template, default,
-                         itertools.chain([default], candidates.sample(default, knobs, name)))
+                         itertools.chain([default], candidates.groups_of_warps(default, knobs),
+                                         candidates.sample(default, knobs, name)))
     tries = {name: 0 for name in waiting}
     counts = dict.fromkeys(waiting, 0)
     try:

@@ -66,6 +66,30 @@ class Sampling(unittest.TestCase):
         self.assertEqual(len(found), 5)
         self.assertNotIn(default, found)
 
+    def test_groups_of_warps_are_tried_where_they_are_offered(self):
+        self.assertEqual(candidates.groups_of_warps(DEFAULT, MATMUL), [])
+        self.assertEqual(candidates.groups_of_warps({"threads": 32}, {"threads": [32]}), [])
+        knobs = {"unit": ["simt", "mma", "wgmma"], "block_rows": [4, 8, 16, 32, 64, 128],
+                 "block_columns": [16, 32, 64, 128], "tile_rows": [1, 2, 4, 8, 16, 32, 64],
+                 "tile_columns": [4, 8, 16, 32, 64, 128], "k_step": [16, 32, 64, 128, 256],
+                 "k_split": [1, 2, 4, 8, 16], "stages": [2, 3, 4]}
+        found = candidates.groups_of_warps(DEFAULT, knobs)
+        self.assertEqual(len(found), len(candidates.GROUP_SCHEDULES))
+        for i, config in enumerate(found):
+            self.assertNotIn(config, found[:i])
+            self.assertEqual(config.keys(), DEFAULT.keys())
+            self.assertTrue(candidates.is_plausible(config), config)
+            for name, value in config.items():
+                self.assertIn(value, knobs[name], name)
+            # As the template asks for: whole products, and shared memory of an H100's block.
+            self.assertEqual(config["k_step"] % (16 * config["k_split"]), 0)
+            rows, columns = config["block_rows"], config["block_columns"]
+            stages = (rows + columns) * config["k_step"] * 2 * config["stages"]
+            sums = config["k_split"] * rows * (columns + 8) * 4
+            self.assertLessEqual(stages + sums, 232448, config)
+        drawn = itertools.islice(candidates.sample(found[0], knobs, 1), 200)
+        self.assertIn("wgmma", {config["unit"] for config in drawn})
+
     def test_threads_of_a_product(self):
         self.assertTrue(candidates.is_plausible(DEFAULT))  # 4 * 8 * 8 threads
         self.assertFalse(candidates.is_plausible({**DEFAULT, "k_split": 1, "block_rows": 4}))
@@ -107,6 +131,13 @@ class Tables(unittest.TestCase):
         self.assertIn("| 19 | 0.1 | 1.00 | the default |", text)
         self.assertIn("1 of 4 candidates failed", text)
         self.assertIn("WRONG: y", text)
+
+    def test_the_page_has_the_best_group_of_warps(self):
+        rows = [row("a", {"unit": "mma", "x": x}, {"19": 100.0 + x}, x == 1) for x in range(4)]
+        rows += [row("a", {"unit": "wgmma", "x": x}, {"19": 200.0 + x}) for x in (1, 2)]
+        text = "\n".join(candidates.lines(rows, most=1))
+        self.assertIn("| unit wgmma |", text)
+        self.assertNotIn("| unit wgmma, x 2 |", text)
 
 
 if __name__ == "__main__":

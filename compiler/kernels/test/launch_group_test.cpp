@@ -220,12 +220,12 @@ TEST(LaunchGroup, DescriptorsSayWhereLinesAre) {
 
 // --- What is refused
 
-class GroupRules : public ::testing::Test {
+class LaunchGroupRules : public ::testing::Test {
  protected:
   static constexpr DType kType = DType::kBF16;
   static constexpr int kColumns = 8, kDepth = 16;
 
-  GroupRules() { k.launch(kGroupThreads); }
+  LaunchGroupRules() { k.launch(kGroupThreads); }
 
   StmtRef copies() {
     return seq({copied(as, a, kGroupRows * kDepth, 2), copied(bs, b, kColumns * kDepth, 2),
@@ -264,11 +264,11 @@ class GroupRules : public ::testing::Test {
   BufferRef sum = k.registers("sum", DType::kF32, 4);
 };
 
-TEST_F(GroupRules, AcceptAProduct) {
+TEST_F(LaunchGroupRules, AcceptAProduct) {
   EXPECT_EQ(run(ready(), {dot(), group_commit(), group_wait(0), stored()}), "status 0");
 }
 
-TEST_F(GroupRules, WritesAreShownToProductsAheadOfABarrier) {
+TEST_F(LaunchGroupRules, WritesAreShownToProductsAheadOfABarrier) {
   const std::vector<StmtRef> product = {zero(),         group_fence(), dot(),
                                         group_commit(), group_wait(0), stored()};
   const std::string fault = "has not shown to products ahead of a barrier";
@@ -281,7 +281,7 @@ TEST_F(GroupRules, WritesAreShownToProductsAheadOfABarrier) {
               AnyOf(HasSubstr("race"), HasSubstr("nothing has written"), HasSubstr(fault)));
 }
 
-TEST_F(GroupRules, FactorsStayUntilTheProductIsDone) {
+TEST_F(LaunchGroupRules, FactorsStayUntilTheProductIsDone) {
   EXPECT_THAT(run(ready(), {dot(), group_commit(), copies(), async_wait(0), group_wait(0)}),
               HasSubstr("which a product on its way reads"));
   EXPECT_THAT(run(ready(), {dot(), group_commit(), meet(), copies(), async_wait(0), group_wait(0)}),
@@ -292,7 +292,7 @@ TEST_F(GroupRules, FactorsStayUntilTheProductIsDone) {
             "status 0");
 }
 
-TEST_F(GroupRules, SumsAreLeftAloneUntilTheProductIsDone) {
+TEST_F(LaunchGroupRules, SumsAreLeftAloneUntilTheProductIsDone) {
   const std::string fault = "register sum is used while products into it are under way";
   EXPECT_THAT(run(ready(), {dot(), group_commit(), stored(), group_wait(0)}), HasSubstr(fault));
   EXPECT_THAT(run(ready(), {dot(), group_commit(), group_wait(1), stored(), group_wait(0)}),
@@ -306,7 +306,7 @@ TEST_F(GroupRules, SumsAreLeftAloneUntilTheProductIsDone) {
 }
 
 // What a loop leaves under way its next round finds.
-TEST_F(GroupRules, LoopsAreFollowed) {
+TEST_F(LaunchGroupRules, LoopsAreFollowed) {
   const auto rounds = [&](std::vector<StmtRef> body) {
     return loop(LoopKind::kSerial, "i", 0, 3, seq(std::move(body)));
   };
@@ -320,7 +320,7 @@ TEST_F(GroupRules, LoopsAreFollowed) {
               HasSubstr("register sum is used while"));
 }
 
-TEST_F(GroupRules, FencesStandBehindWritesOfSums) {
+TEST_F(LaunchGroupRules, FencesStandBehindWritesOfSums) {
   const std::vector<StmtRef> begin = {copies(), async_wait(0), proxy_fence(), meet(), zero()};
   EXPECT_THAT(run(begin, {dot(), group_commit(), group_wait(0)}),
               HasSubstr("with no fence of the group behind"));
@@ -328,7 +328,7 @@ TEST_F(GroupRules, FencesStandBehindWritesOfSums) {
               HasSubstr("with no fence of the group behind"));
 }
 
-TEST_F(GroupRules, AllWarpsOfAGroupComeToItsProducts) {
+TEST_F(LaunchGroupRules, AllWarpsOfAGroupComeToItsProducts) {
   const std::string fault = "that not all warps of a group reach alike";
   const StmtRef product = seq({dot(), group_commit(), group_wait(0)});
   for (const Condition& c : {eq(warp, 0), lt(thread, 64), eq(ir::floordiv(thread, 64), 0)})
@@ -344,7 +344,7 @@ TEST_F(GroupRules, AllWarpsOfAGroupComeToItsProducts) {
   EXPECT_THAT(verify(small.body({group_wait(0)})), HasSubstr("groups of warps have 128"));
 }
 
-TEST_F(GroupRules, FactorsAreTilesThatADescriptorNames) {
+TEST_F(LaunchGroupRules, FactorsAreTilesThatADescriptorNames) {
   const auto fault = [&](int columns, const GroupView& left, const GroupView& right) {
     return run(ready(), {group_dot(GroupFragment::kBf16Group, columns, sum, 0, left, right),
                          group_commit(), group_wait(0)});
@@ -373,7 +373,7 @@ TEST(LaunchGroup, BytesLieAlongK) {
               HasSubstr("along k alone"));
 }
 
-TEST_F(GroupRules, RegistersAreOfOneNumberOfColumns) {
+TEST_F(LaunchGroupRules, RegistersAreOfOneNumberOfColumns) {
   const BufferRef wide = k.registers("wide", DType::kF32, 8);
   const BufferRef more = k.shared("more", kType, 16 * kDepth, 256);
   EXPECT_THAT(

@@ -247,12 +247,10 @@ tuned::Lookup KernelSet::look_up(const Entry& e) const {
   if (!records_.tuned) return none;
   if (!target_of(e).is_gpu())
     return records_.tuned->find(e.workload, target_, records_.policy_class);
-  // A kernel has one schedule for all architectures, and a record is of one.
-  if (gpus_.size() > 1) {
-    none.reason = "records of one architecture are none of another: compile for each by itself";
-    return none;
-  }
-  return records_.tuned->find(e.workload, gpus_[0], records_.gpu_class);
+  if (const kernels::TargetInfo* gpu = kernels::gpu_of_records(gpus_))
+    return records_.tuned->find(e.workload, *gpu, records_.gpu_class);
+  none.reason = "records of one architecture are none of another: compile for each by itself";
+  return none;
 }
 
 void KernelSet::choose_default(Entry& e) const {

@@ -337,7 +337,8 @@ std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
                       "name the hardware that the code is for");
         std::swap(named, gpu);
       }
-      if (!gpu && targets.gpus.size() == 1) gpu = gpu_of(*store, targets.gpus[0]);
+      if (const kernels::TargetInfo* one = kernels::gpu_of_records(targets.gpus); one && !gpu)
+        gpu = gpu_of(*store, *one);
       const db::Hardware hardware = named                        ? *named
                                     : is_of_this_machine(target) ? db::host_hardware()
                                                                  : hardware_of(*store, target);

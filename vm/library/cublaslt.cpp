@@ -7,8 +7,6 @@
 // f32 is multiplied and summed in f32 (no TF32), bf16 summed in f32: where k is shared out, parts
 // are added in the type of the sums. Of all extents, and of the multiples at which the tensors lie,
 // the library chooses an algorithm by its own rules; that is kept with the descriptors.
-#include "vm/library/cublaslt.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,6 +19,7 @@
 #include "vm/executable/vendor_epilogue.h"
 #include "vm/library/cublaslt_binding.h"
 #include "vm/library/kept_calls.h"
+#include "vm/library/vendor_kernels.h"
 
 namespace nimble::rt {
 namespace {
@@ -400,18 +399,10 @@ std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
 
 }  // namespace
 
-std::vector<LibraryKernel> cublaslt_kernels() {
-  LibraryKernel k;
-  k.name = "cublaslt.matmul";
-  k.kind = exec::ImplementationKind::kVendor;
-  k.signature = "x (b…, m, k), w (b…, k, n), a row and a tensor that are added -> y (b…, m, n)";
-  k.summary =
-      "Product of matrices on an NVIDIA GPU, a bias, a residual, ReLU or GELU by tanh behind it, "
-      "by cuBLASLt.";
-  k.unavailable = [] { return cublaslt::library().problem(); };
-  k.version = [] { return cublaslt::library().version(); };
-  k.prepare_on_gpu = prepare;
-  return {k};
+void bind_cublaslt(LibraryKernel* kernel) {
+  kernel->unavailable = [] { return cublaslt::library().problem(); };
+  kernel->version = [] { return cublaslt::library().version(); };
+  kernel->prepare_on_gpu = prepare;
 }
 
 }  // namespace nimble::rt

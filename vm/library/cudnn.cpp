@@ -5,8 +5,6 @@
 // own rules. f32 means f32: engines that use tensor cores (which multiply f32 in TF32 alone),
 // narrow their operands or their sums, transform them (Winograd, Fourier) or vary from run to run
 // are passed over. What remains is kept, by extents, as a plan.
-#include "vm/library/cudnn.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -18,6 +16,7 @@
 #include "vm/executable/vendor_epilogue.h"
 #include "vm/library/cudnn_binding.h"
 #include "vm/library/kept_calls.h"
+#include "vm/library/vendor_kernels.h"
 
 namespace nimble::rt {
 namespace {
@@ -434,18 +433,10 @@ std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
 
 }  // namespace
 
-std::vector<LibraryKernel> cudnn_kernels() {
-  LibraryKernel k;
-  k.name = "cudnn.conv2d";
-  k.kind = exec::ImplementationKind::kVendor;
-  k.signature = "x (b, c, h, w), w (n, c / groups, kh, kw), what is added -> y (b, n, h, w)";
-  k.summary =
-      "Convolution of f32 images on an NVIDIA GPU, a bias, another image and ReLU behind it, by "
-      "cuDNN.";
-  k.unavailable = [] { return cudnn::library().problem(); };
-  k.version = [] { return cudnn::library().version(); };
-  k.prepare_on_gpu = prepare;
-  return {k};
+void bind_cudnn(LibraryKernel* kernel) {
+  kernel->unavailable = [] { return cudnn::library().problem(); };
+  kernel->version = [] { return cudnn::library().version(); };
+  kernel->prepare_on_gpu = prepare;
 }
 
 }  // namespace nimble::rt

@@ -5,7 +5,9 @@
 
 #include "compiler/ir/entry.h"
 #include "compiler/kernels/targets.h"
-#include "compiler/tools/common.h"
+#include "compiler/tools/model_arguments.h"
+#include "compiler/tools/records.h"
+#include "compiler/tools/targets.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 

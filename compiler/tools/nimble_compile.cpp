@@ -10,7 +10,9 @@
 #include <sstream>
 
 #include "compiler/kernels/targets.h"
-#include "compiler/tools/common.h"
+#include "compiler/tools/model_arguments.h"
+#include "compiler/tools/records.h"
+#include "compiler/tools/targets.h"
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"

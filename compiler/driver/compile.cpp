@@ -6,6 +6,7 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/cuda.h"
+#include "compiler/driver/elapsed.h"
 #include "compiler/driver/kernel_set.h"
 #include "compiler/emit/entry_types.h"
 #include "compiler/emit/function_emitter.h"
@@ -22,11 +23,6 @@
 
 namespace nimble::driver {
 namespace {
-
-double ms_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
 
 exec::Port port_of(const std::string& name, const ir::Type& type, emit::EntryTypes& types,
                    const std::string& place) {

@@ -13,9 +13,6 @@
 
 namespace nimble::driver {
 
-// Why no kernel can be made of this routine of a vendor's library here; "" if one can.
-std::string why_no_vendor(const std::string& routine);
-
 class KernelSet {
  public:
   // Where schedules are from; without a source every kernel has its template's default. Of which

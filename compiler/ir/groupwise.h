@@ -9,7 +9,7 @@
 //   x w ≈ Σ over groups  t (s Σ q v + l Σ v)
 //
 // Σ q v is exact, and as an f32, too: no group is longer than kLargestGroup. The operands are x,
-// the v in a panel layout of groups of kByteRows or kWordRows rows (layout.h), the t, and the t Σ
+// the v in a panel layout of groups of kByteRows or kI16Rows rows (layout.h), the t, and the t Σ
 // v, both (k / group, columns of all panels). So
 //
 //   y = 0, and for each group in turn   y = (y + l sums) + (Σ q v · s) t
@@ -32,8 +32,8 @@ struct Groupwise {
 
   // What matrix registers take of a row at a time; 255 * 127 * kLargestGroup is less than 2^24.
   static constexpr int64_t kUnit = 64, kLargestGroup = 512;
-  // Of the layout's groups: what is multiplied as bytes, and what as words.
-  static constexpr int64_t kByteRows = 4, kWordRows = 2;
+  // Of the layout's groups: what is multiplied as bytes, and what as i16.
+  static constexpr int64_t kByteRows = 4, kI16Rows = 2;
   static constexpr float kSteps = 255;
   static constexpr float kLeastRange = 1e-30F;  // equal elements have a step, too
 

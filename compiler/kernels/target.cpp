@@ -187,6 +187,10 @@ std::vector<TargetInfo> gpus_of_one_file(std::vector<TargetInfo> gpus) {
   return gpus;
 }
 
+const TargetInfo* gpu_of_records(const std::vector<TargetInfo>& gpus) {
+  return gpus.size() == 1 ? &gpus[0] : nullptr;
+}
+
 TargetInfo loaded_target_by_name(const std::string& name) {
   TargetInfo target = target_by_name(name);
   if (!target_row(target.level).loaded)

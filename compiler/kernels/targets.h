@@ -34,6 +34,10 @@ std::vector<std::string> loaded_target_names();
 // on all of them, so that each is left the shared memory that the least of them has.
 // Error(kInvalidArgument) if one is named twice.
 std::vector<TargetInfo> gpus_of_one_file(std::vector<TargetInfo> gpus);
+// Whose records serve the kernels of a file that has code for these GPUs: the only one's. A kernel
+// has one schedule for all of them, and records of one architecture are none of another: nullptr
+// where there are several (or none).
+const TargetInfo* gpu_of_records(const std::vector<TargetInfo>& gpus);
 // As target_by_name, for a file that is to be run: Error(kUnsupported) for what is not loaded.
 TargetInfo loaded_target_by_name(const std::string& name);
 

@@ -5,7 +5,9 @@
 
 #include "compiler/ir/entry.h"
 #include "compiler/kernels/targets.h"
-#include "compiler/tools/common.h"
+#include "compiler/tools/model_arguments.h"
+#include "compiler/tools/records.h"
+#include "compiler/tools/targets.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 
@@ -48,7 +50,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
   pipeline.disabled.insert(o.model.disabled.begin(), o.model.disabled.end());
   ir::Module lowered = passes::run_pipeline(m, context, pipeline);
   // As driver::compile asks.
-  const bool one_gpu = tools::targets_of(o.model).gpus.size() == 1;
+  const bool gpu_has_records = kernels::gpu_of_records(tools::targets_of(o.model).gpus) != nullptr;
   std::vector<WorkloadRow> rows;
   for (driver::WorkloadUse& use : driver::workloads_of(lowered)) {
     WorkloadRow row{std::move(use), {}, Json::object(), Json::object(), {}};
@@ -60,7 +62,7 @@ std::vector<WorkloadRow> workloads(const Options& o, const ir::Module& m,
         for (const kernels::KnobValue& value : knob.choices)
           std::visit([&](const auto& v) { row.knobs[knob.name].push_back(v); }, value);
     }
-    if (tuned && (one_gpu || !target.is_gpu()))
+    if (tuned && (gpu_has_records || !target.is_gpu()))
       row.lookup =
           tuned->find(row.use.workload, target,
                       o.model.policy == "auto" ? driver::implied_policy(lowered, tuned, target)

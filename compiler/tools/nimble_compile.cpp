@@ -9,7 +9,10 @@
 #include <set>
 #include <sstream>
 
-#include "compiler/tools/common.h"
+#include "compiler/kernels/targets.h"
+#include "compiler/tools/model_arguments.h"
+#include "compiler/tools/records.h"
+#include "compiler/tools/targets.h"
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
@@ -151,8 +154,9 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
   }
   const std::vector<kernels::TargetInfo> gpus = tools::targets_of(o.model).gpus;
-  // Records of several architectures serve none of them together.
-  const size_t measurable = gpus.empty() ? untuned : gpus.size() == 1 ? untuned_of_gpu : 0;
+  const size_t measurable = gpus.empty()                    ? untuned
+                            : kernels::gpu_of_records(gpus) ? untuned_of_gpu
+                                                            : 0;
   if (measurable > 0)
     fmt::print("{} kernels have no tuning record; `nimble tune {}{} --db {}` would measure them\n",
                measurable,

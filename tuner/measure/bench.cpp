@@ -1,13 +1,12 @@
 #include "tuner/measure/bench.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <random>
 
 #include "tuner/measure/case_arguments.h"
+#include "tuner/measure/clock.h"
 #include "tuner/measure/runnable.h"
 #include "tuner/measure/statistics.h"
 #include "vm/base/device_number.h"
@@ -20,12 +19,6 @@ namespace {
 
 using exec::Access;
 using exec::KernelArgument;
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 struct Live {
   EntryResult result;

@@ -1,22 +1,15 @@
 #include "tuner/measure/runnable.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "tuner/measure/clock.h"
 #include "vm/interpreter/kernel.h"
 #include "vm/runtime/storage_pool.h"
 
 namespace nimble::tuner {
 namespace {
-
-int64_t now_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 class HostRunnable final : public Runnable {
  public:

@@ -6,6 +6,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/driver/kernel_set.h"
+#include "compiler/driver/vendor_versions.h"
 #include "vm/base/error.h"
 #include "vm/executable/writer.h"
 

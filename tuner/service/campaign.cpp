@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "db/store/host_records.h"
 #include "tuner/fleet/case_record.h"
 #include "tuner/measure/statistics.h"
 #include "tuner/service/campaign_lock.h"
@@ -129,8 +128,7 @@ class Driver {
     open.durable = false;
     store_ = db::Store::open(options_.database, open);
     CampaignOptions options = options_;
-    if (options.last_cache_bytes == 0)
-      options.last_cache_bytes = db::last_cache_bytes(on_.hardware);
+    options.last_cache_bytes = last_cache_of(options, on_.hardware);
     ModelTasks model = tasks_of_model(options, on_.target, &report_.skipped);
     policy_ = std::move(model.policy);
     tasks_ = std::move(model.tasks);

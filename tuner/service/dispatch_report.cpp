@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "db/store/host_records.h"
 #include "tuner/service/dispatch_subject.h"
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
@@ -67,7 +66,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
   const auto start = std::chrono::steady_clock::now();
   Account account(start);
   const TuningMachine on = tuning_machine(o.target);
-  if (o.last_cache_bytes == 0) o.last_cache_bytes = db::last_cache_bytes(on.hardware);
+  o.last_cache_bytes = last_cache_of(o, on.hardware);
   const std::vector<int64_t> threads = threads_of(o, on.target);
   db::OpenOptions open;
   open.create = false;

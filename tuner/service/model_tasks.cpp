@@ -18,6 +18,10 @@ void require_cpu(const kernels::TargetInfo& target, const std::string& what) {
                 "run nimble tune --target " + target.level + " on a machine that has the GPU");
 }
 
+int64_t last_cache_of(const CampaignOptions& options, const db::Hardware& hardware) {
+  return options.last_cache_bytes > 0 ? options.last_cache_bytes : db::last_cache_bytes(hardware);
+}
+
 ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetInfo& target,
                           std::vector<std::string>* skipped) {
   ModelTasks out = tasks_of_model(
@@ -51,11 +55,9 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
   const ir::Module lowered = passes::run_pipeline(typed, context);
   ModelTasks out;
   out.policy = options.policy;
-  const int64_t last_cache = options.last_cache_bytes > 0
-                                 ? options.last_cache_bytes
-                                 : db::last_cache_bytes(db::host_hardware());
   out.policy.choose_class(options.policy_class.empty()
-                              ? tuned::implied_policy(passes::constant_bytes(lowered), last_cache)
+                              ? tuned::implied_policy(passes::constant_bytes(lowered),
+                                                      last_cache_of(options, db::host_hardware()))
                               : options.policy_class);
   out.tasks = tuning_tasks(lowered, points(typed), target, skipped);
   if (out.tasks.empty())

@@ -18,6 +18,10 @@ struct ModelTasks {
 // Error(kUnsupported) for a GPU's target. `what` is for CPUs alone: "a fleet measures".
 void require_cpu(const kernels::TargetInfo& target, const std::string& what);
 
+// Bytes of the last cache that decides which class of records a model implies: what the options
+// say, else what the hardware has.
+int64_t last_cache_of(const CampaignOptions& options, const db::Hardware& hardware);
+
 // Of a model once it is typed.
 using PointsOf = std::function<std::vector<WeightedPoint>(const ir::Module&)>;
 

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "compiler/tools/common.h"
 #include "tuner/tools/heat_map.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/interrupt.h"

@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "compiler/tools/common.h"
+#include "compiler/tools/targets.h"
 #include "db/store/host_records.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/printable.h"

@@ -11,7 +11,6 @@
 #include <iostream>
 #include <thread>
 
-#include "compiler/tools/common.h"
 #include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "compiler/tools/common.h"
+#include "compiler/tools/model_arguments.h"
 #include "db/store/place.h"
 #include "tuner/service/campaign.h"
 #include "tuner/tools/tune_arguments.h"

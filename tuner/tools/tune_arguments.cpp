@@ -4,7 +4,8 @@
 
 #include <cstdlib>
 
-#include "compiler/tools/common.h"
+#include "compiler/tools/model_arguments.h"
+#include "compiler/tools/targets.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/printable.h"
 #include "vm/base/text_table.h"

@@ -7,26 +7,21 @@
 // f32 is multiplied and summed in f32 (no TF32), bf16 summed in f32: where k is shared out, parts
 // are added in the type of the sums. Of all extents, and of the multiples at which the tensors lie,
 // the library chooses an algorithm by its own rules; that is kept with the descriptors.
-#include "vm/library/cublaslt.h"
-
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <mutex>
 #include <tuple>
 #include <utility>
 
 #include "vm/base/checked.h"
-#include "vm/base/printable.h"
-#include "vm/executable/vendor_epilogue.h"
 #include "vm/library/cublaslt_binding.h"
-#include "vm/library/kept_calls.h"
+#include "vm/library/gpu_routine.h"
+#include "vm/library/vendor_kernels.h"
 
 namespace nimble::rt {
 namespace {
 
 using cublaslt::Context;
-using exec::KernelArgument;
 using exec::VendorCall;
 using exec::VendorEpilogue;
 namespace c = cublaslt::c;
@@ -38,9 +33,11 @@ constexpr size_t kMostWorkspace = size_t{32} << 20;
 constexpr uint32_t kMostAlignment = 256;
 constexpr uint32_t kBiasAlignment = 16;
 
-// One call's work, as far as the library asks for it. A row of words, for it is looked up by them.
+// One call's work, as far as the library is told of it.
 struct Product {
   DType operands = DType::kF32, result = DType::kF32;
+  float alpha = 1;
+  VendorEpilogue::Activation activation{};
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_x = false, transpose_w = false;
   bool shares_x = false, shares_w = false;  // one matrix for all of the batch
@@ -49,22 +46,30 @@ struct Product {
   friend bool operator==(const Product&, const Product&) = default;
 };
 
+struct HashOfProduct {
+  size_t operator()(const Product& p) const {
+    size_t h = 0;
+    for (const int64_t extent : {p.m, p.n, p.k, p.batch}) add_to_hash(extent, &h);
+    for (const uint32_t a : {p.align_x, p.align_w, p.align_y, p.align_added}) add_to_hash(a, &h);
+    return h;
+  }
+};
+
 uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data) | kMostAlignment;
-  return uint32_t{1} << std::countr_zero(address);
+  return rt::alignment_of(reinterpret_cast<uintptr_t>(data), kMostAlignment);
 }
 
 // ---- what a call is, compared with what the configuration says
 
 class Sizer {
  public:
-  Sizer(const VendorCall& call, const VendorEpilogue& epilogue,
-        std::span<const LibraryTensor> tensors)
-      : call_(call),
+  Sizer(const GpuCall& told, std::span<const LibraryTensor> tensors)
+      : call_(told.call),
         tensors_(tensors),
-        x_(tensors[call.x].shape),
-        w_(tensors[call.w].shape),
-        y_(tensors[call.y].shape) {
+        x_(tensors[call_.x].shape),
+        w_(tensors[call_.w].shape),
+        y_(tensors[call_.y].shape) {
+    const VendorCall& call = told.call;
     if (x_.size() < 2 || w_.size() < 2 || y_.size() != std::max(x_.size(), w_.size()))
       throw Refused{"it is no product of matrices"};
     out_.operands = tensors[call.x].dtype;
@@ -80,7 +85,9 @@ class Sizer {
     out_.k = k;
     out_.n = n;
     take_batch();
-    for (const uint32_t tensor : epilogue.sums) take_sum(tensor);
+    for (const uint32_t tensor : told.epilogue.sums) take_sum(tensor);
+    out_.alpha = told.epilogue.alpha;
+    out_.activation = told.epilogue.activation;
     out_.align_x = alignment_of(tensors[call.x].data);
     out_.align_w = alignment_of(tensors[call.w].data);
     out_.align_y = alignment_of(tensors[call.y].data);
@@ -88,7 +95,7 @@ class Sizer {
   }
 
   bool empty() const { return out_.m == 0 || out_.n == 0 || out_.batch == 0; }
-  const Product& product() const {
+  const Product& work() const {
     if (out_.k == 0) throw Refused{"there is nothing to sum"};
     for (const int64_t extent : {out_.m, out_.n, out_.k, out_.batch})
       if (extent > INT32_MAX) throw Refused{"an extent is larger than the library counts"};
@@ -194,13 +201,11 @@ class Owned {
 // lock and no context.
 class Planned final : public DeviceCall {
  public:
-  Planned(std::shared_ptr<const Context> context, const VendorCall& call,
-          const VendorEpilogue& epilogue, const Product& p)
+  Planned(std::shared_ptr<const Context> context, const VendorCall& call, const Product& p)
       : context_(std::move(context)),
         call_(call),
         p_(p),
-        alpha_(epilogue.alpha),
-        product_(make_product(epilogue)),
+        product_(make_product()),
         w_(matrix(p.operands, p.transpose_w ? p.k : p.n, p.transpose_w ? p.n : p.k,
                   p.shares_w ? 0 : p.k * p.n)),
         x_(matrix(p.operands, p.transpose_x ? p.m : p.k, p.transpose_x ? p.k : p.m,
@@ -223,7 +228,7 @@ class Planned final : public DeviceCall {
       const void* const bias = data(p_.bias);
       set(product_, c::kBiasPointer, bias);
     }
-    l.check(l.cublasLtMatmul(context_->handle(), product_.get(), &alpha_, data(at(call_.w)),
+    l.check(l.cublasLtMatmul(context_->handle(), product_.get(), &p_.alpha, data(at(call_.w)),
                              w_.get(), data(at(call_.x)), x_.get(), &beta, added, y_.get(), y,
                              y_.get(), &found_.algorithm, workspace, found_.workspace_bytes,
                              context_->device().stream()),
@@ -243,7 +248,7 @@ class Planned final : public DeviceCall {
             "cublasLtMatmulDescSetAttribute");
   }
 
-  ProductHandle make_product(const VendorEpilogue& epilogue) const {
+  ProductHandle make_product() const {
     using Activation = VendorEpilogue::Activation;
     const cublaslt::Library& l = context_->library();
     c::Product made = nullptr;
@@ -252,9 +257,9 @@ class Planned final : public DeviceCall {
     ProductHandle product(context_->device(), made, l.cublasLtMatmulDescDestroy);
     set(product, c::kTransposeA, p_.transpose_w ? c::kTransposed : c::kPlain);
     set(product, c::kTransposeB, p_.transpose_x ? c::kTransposed : c::kPlain);
-    uint32_t what = epilogue.activation == Activation::kRelu       ? c::kRelu
-                    : epilogue.activation == Activation::kGeluTanh ? c::kGelu
-                                                                   : 0;
+    uint32_t what = p_.activation == Activation::kRelu       ? c::kRelu
+                    : p_.activation == Activation::kGeluTanh ? c::kGelu
+                                                             : 0;
     if (p_.bias >= 0) what |= c::kBias;
     set(product, c::kEpilogue, what != 0 ? what : c::kNothing);
     return product;
@@ -315,103 +320,33 @@ class Planned final : public DeviceCall {
   const std::shared_ptr<const Context> context_;
   const VendorCall call_;
   const Product p_;
-  const float alpha_;
   const ProductHandle product_;
   const Layout w_, x_, y_;
   c::Found found_{};
   mutable std::mutex lock_;  // a forked child has no use of the device, and never takes it
 };
 
-struct HashOfProduct {
-  size_t operator()(const Product& p) const {
-    size_t h = 0;
-    const auto add = [&](int64_t word) {
-      h = (h ^ static_cast<size_t>(word)) * 0x9e3779b97f4a7c15;
-      h ^= h >> 32;
-    };
-    for (const int64_t word : {p.m, p.n, p.k, p.batch}) add(word);
-    for (const uint32_t word : {p.align_x, p.align_w, p.align_y, p.align_added}) add(word);
-    return h;
-  }
-};
-
-class CublasLtRoutine final : public DeviceRoutine {
- public:
-  CublasLtRoutine(std::shared_ptr<const Context> context, VendorCall call, VendorEpilogue epilogue)
-      : context_(std::move(context)), call_(std::move(call)), epilogue_(std::move(epilogue)) {}
-
-  std::shared_ptr<const DeviceCall> find(std::span<const LibraryTensor> tensors,
-                                         std::string* why) override {
-    try {
-      const Sizer sizer(call_, epilogue_, tensors);
-      if (sizer.empty()) return nothing_;
-      return kept_.find(sizer.product(), why, [&](const Product& product) {
-        return std::make_shared<const Planned>(context_, call_, epilogue_, product);
-      });
-    } catch (const Refused& refused) {
-      *why = refused.why;
-      return nullptr;
-    }
-  }
-
- private:
-  const std::shared_ptr<const Context> context_;
-  const VendorCall call_;
-  const VendorEpilogue epilogue_;
-  const std::shared_ptr<const DeviceCall> nothing_ = std::make_shared<const NoCall>();
-  KeptCalls<Product, HashOfProduct> kept_;
-};
-
-// ---- what a contract must be
-
-std::string contract_fault(const VendorCall& call, const VendorEpilogue& epilogue,
-                           const exec::KernelContract& contract) {
-  std::vector<const KernelArgument*> t;
-  for (const KernelArgument& a : contract.arguments)
-    if (a.kind == KernelArgument::Kind::kTensor) t.push_back(&a);
-  if (std::string fault = exec::fault_of_gpu_arguments(call, epilogue, t); !fault.empty())
-    return fault;
-  if (call.panel || call.image) return "it takes plain matrices";
-  return exec::fault_of_gpu_types(t[call.x]->dtype, t[call.w]->dtype, t[call.y]->dtype);
+// What of a call the library does not compute.
+std::string fault_of(const GpuCall& told, DType x, DType w, DType y) {
+  if (told.call.panel || told.call.image) return "it takes plain matrices";
+  return exec::fault_of_gpu_types(x, w, y);
 }
 
-[[noreturn]] void refuse(const std::string& problem) {
-  throw Error(Status::kUnsupported, "cuBLASLt", problem);
-}
+using CublasLtRoutine = KeptRoutine<Context, Sizer, Planned, HashOfProduct>;
 
 std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
                                        const exec::KernelContract& contract, CudaDevice& device) {
-  VendorCall call = exec::vendor_call_of(configuration);
   const cublaslt::Library& library = cublaslt::library();
-  if (!library.problem().empty()) refuse(library.problem());
-  std::string why;
-  std::optional<VendorEpilogue> epilogue = exec::epilogue_of(call, &why);
-  if (epilogue) why = contract_fault(call, *epilogue, contract);
-  if (!why.empty()) refuse(why);
-  // Where none was measured, as where a person asks for the routine, any will do.
-  if (!call.library.empty() && call.library != library.version())
-    throw Error(Status::kIncompatible, "cuBLASLt",
-                fmt::format("it was measured with {}, here is {}", printable(call.library),
-                            library.version()),
-                "tune the model here");
-  return std::make_shared<CublasLtRoutine>(cublaslt::context_of(library, device), std::move(call),
-                                           std::move(*epilogue));
+  GpuCall told = gpu_call_of(library, cublaslt::kPlace, configuration, contract, fault_of);
+  return std::make_shared<CublasLtRoutine>(cublaslt::context_of(library, device), std::move(told));
 }
 
 }  // namespace
 
-std::vector<LibraryKernel> cublaslt_kernels() {
-  LibraryKernel k;
-  k.name = "cublaslt.matmul";
-  k.kind = exec::ImplementationKind::kVendor;
-  k.signature = "x (b…, m, k), w (b…, k, n), a row and a tensor that are added -> y (b…, m, n)";
-  k.summary =
-      "Product of matrices on an NVIDIA GPU, a bias, a residual, ReLU or GELU by tanh behind it, "
-      "by cuBLASLt.";
-  k.unavailable = [] { return cublaslt::library().problem(); };
-  k.version = [] { return cublaslt::library().version(); };
-  k.prepare_on_gpu = prepare;
-  return {k};
+void bind_cublaslt(LibraryKernel* kernel) {
+  kernel->unavailable = [] { return cublaslt::library().problem(); };
+  kernel->version = [] { return cublaslt::library().version(); };
+  kernel->prepare_on_gpu = prepare;
 }
 
 }  // namespace nimble::rt

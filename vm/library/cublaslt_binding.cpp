@@ -1,11 +1,8 @@
 #include "vm/library/cublaslt_binding.h"
 
-#include <dlfcn.h>
-
 namespace nimble::rt::cublaslt {
 namespace {
 
-constexpr const char* kPlace = "cuBLASLt";
 constexpr const char* kVariable = "NIMBLE_CUBLASLT";
 constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr int kOldest = 12, kNewest = 13;
@@ -34,19 +31,13 @@ int c::data_type(DType t) {
 }
 
 void Library::open(const std::string& file) {
-  void* handle = load(file);
-  if (!handle) return;
-#define NIMBLE_CUBLASLT_FIND(result, name, parameters)                   \
-  name = reinterpret_cast<result(*) parameters>(::dlsym(handle, #name)); \
-  if (!name) {                                                           \
-    problem_ = fmt::format("{} has no {}", file, #name);                 \
-    return;                                                              \
-  }
+  if (!load(file)) return;
+#define NIMBLE_CUBLASLT_FIND(result, name, parameters)        \
+  name = reinterpret_cast<result(*) parameters>(find(#name)); \
+  if (!name) return;
   NIMBLE_CUBLASLT_FUNCTIONS(NIMBLE_CUBLASLT_FIND)
 #undef NIMBLE_CUBLASLT_FIND
-  const size_t version = cublasLtGetVersion();  // 130002 of 13.0.2
-  version_ = fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-  const auto major = static_cast<int>(version / 10000);
+  const auto major = static_cast<int>(set_version(kPlace, cublasLtGetVersion()));
   if (major < kOldest || major > kNewest)
     problem_ = fmt::format("{} is {}, one of {} to {} is wanted", file, version_, kOldest, kNewest);
   else if (const int newest = newest_major(); major > newest)

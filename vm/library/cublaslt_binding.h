@@ -72,6 +72,9 @@ int data_type(DType t);
         const void*, const void*, c::Layout, void*, c::Layout, const c::Algorithm*, void*, size_t, \
         cuda::Stream))
 
+// What errors are of.
+inline constexpr char kPlace[] = "cuBLASLt";
+
 class Library : public GpuLibrary {
  public:
   explicit Library(std::string problem) : GpuLibrary(std::move(problem)) {}

@@ -5,26 +5,21 @@
 // own rules. f32 means f32: engines that use tensor cores (which multiply f32 in TF32 alone),
 // narrow their operands or their sums, transform them (Winograd, Fourier) or vary from run to run
 // are passed over. What remains is kept, by extents, as a plan.
-#include "vm/library/cudnn.h"
-
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <exception>
 #include <mutex>
 
 #include "vm/base/checked.h"
-#include "vm/base/printable.h"
-#include "vm/executable/vendor_epilogue.h"
 #include "vm/library/cudnn_binding.h"
-#include "vm/library/kept_calls.h"
+#include "vm/library/gpu_routine.h"
+#include "vm/library/vendor_kernels.h"
 
 namespace nimble::rt {
 namespace {
 
 using cudnn::Context;
 using cudnn::Descriptor;
-using exec::KernelArgument;
 using exec::VendorCall;
 using exec::VendorEpilogue;
 namespace c = cudnn::c;
@@ -51,10 +46,7 @@ struct HashOfConvolution {
   size_t operator()(const Convolution& p) const {
     size_t h = p.alignment;
     for (const Extents* extents : {&p.x, &p.w, &p.y})
-      for (const int64_t extent : *extents) {
-        h = (h ^ static_cast<size_t>(extent)) * 0x9e3779b97f4a7c15;
-        h ^= h >> 32;
-      }
+      for (const int64_t extent : *extents) add_to_hash(extent, &h);
     return h;
   }
 };
@@ -63,9 +55,8 @@ struct HashOfConvolution {
 
 class Sizer {
  public:
-  Sizer(const VendorCall& call, const VendorEpilogue& epilogue,
-        std::span<const LibraryTensor> tensors)
-      : tensors_(tensors) {
+  Sizer(const GpuCall& told, std::span<const LibraryTensor> tensors) : tensors_(tensors) {
+    const VendorCall& call = told.call;
     const VendorCall::Image& image = *call.image;
     out_.x = extents(call.x);
     out_.w = extents(call.w);
@@ -81,15 +72,15 @@ class Sizer {
         out_.y[0] != out_.x[0] || out_.y[1] != filters || out_.y[2] != windows(image, 0) ||
         out_.y[3] != windows(image, 1))
       throw Refused{"the extents are not those of a convolution"};
-    for (const uint32_t tensor : epilogue.sums) take_sum(tensor);
-    out_.relu = epilogue.activation == VendorEpilogue::Activation::kRelu;
-    uintptr_t bits = kMostAlignment;
-    for (const LibraryTensor& t : tensors) bits |= reinterpret_cast<uintptr_t>(t.data);
-    out_.alignment = uint32_t{1} << std::countr_zero(bits);
+    for (const uint32_t tensor : told.epilogue.sums) take_sum(tensor);
+    out_.relu = told.epilogue.activation == VendorEpilogue::Activation::kRelu;
+    uintptr_t addresses = 0;
+    for (const LibraryTensor& t : tensors) addresses |= reinterpret_cast<uintptr_t>(t.data);
+    out_.alignment = alignment_of(addresses, kMostAlignment);
   }
 
   bool empty() const { return std::ranges::find(out_.y, 0) != out_.y.end(); }
-  const Convolution& convolution() const {
+  const Convolution& work() const {
     for (const Extents* e : {&out_.x, &out_.w, &out_.y}) {
       const std::optional<int64_t> count = try_element_count(*e);
       if (!count || *count > INT32_MAX) throw Refused{"a tensor is larger than the library counts"};
@@ -367,85 +358,28 @@ class Planned final : public DeviceCall {
   std::exception_ptr without_memory_;  // the last error of that kind while planning
 };
 
-class CudnnRoutine final : public DeviceRoutine {
- public:
-  CudnnRoutine(std::shared_ptr<const Context> context, VendorCall call, VendorEpilogue epilogue)
-      : context_(std::move(context)), call_(std::move(call)), epilogue_(std::move(epilogue)) {}
-
-  std::shared_ptr<const DeviceCall> find(std::span<const LibraryTensor> tensors,
-                                         std::string* why) override {
-    try {
-      const Sizer sizer(call_, epilogue_, tensors);
-      if (sizer.empty()) return nothing_;
-      return kept_.find(sizer.convolution(), why, [&](const Convolution& p) {
-        return std::make_shared<const Planned>(context_, call_, p);
-      });
-    } catch (const Refused& refused) {
-      *why = refused.why;
-      return nullptr;
-    }
-  }
-
- private:
-  const std::shared_ptr<const Context> context_;
-  const VendorCall call_;
-  const VendorEpilogue epilogue_;
-  const std::shared_ptr<const DeviceCall> nothing_ = std::make_shared<const NoCall>();
-  KeptCalls<Convolution, HashOfConvolution> kept_;
-};
-
-// ---- what a contract must be
-
-std::string contract_fault(const VendorCall& call, const VendorEpilogue& epilogue,
-                           const exec::KernelContract& contract) {
-  std::vector<const KernelArgument*> t;
-  for (const KernelArgument& a : contract.arguments)
-    if (a.kind == KernelArgument::Kind::kTensor) t.push_back(&a);
-  if (std::string fault = exec::fault_of_gpu_arguments(call, epilogue, t); !fault.empty())
-    return fault;
-  if (!call.image || !call.image->channels_first || call.panel)
+// What of a call the library does not compute.
+std::string fault_of(const GpuCall& told, DType x, DType w, DType y) {
+  if (!told.call.image || !told.call.image->channels_first || told.call.panel)
     return "it takes images NCHW and weights as the model has them";
-  return exec::fault_of_gpu_convolution(epilogue, t[call.x]->dtype, t[call.w]->dtype,
-                                        t[call.y]->dtype);
+  return exec::fault_of_gpu_convolution(told.epilogue, x, w, y);
 }
 
-[[noreturn]] void refuse(const std::string& problem) {
-  throw Error(Status::kUnsupported, "cuDNN", problem);
-}
+using CudnnRoutine = KeptRoutine<Context, Sizer, Planned, HashOfConvolution>;
 
 std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
                                        const exec::KernelContract& contract, CudaDevice& device) {
-  VendorCall call = exec::vendor_call_of(configuration);
   const cudnn::Library& library = cudnn::library();
-  if (!library.problem().empty()) refuse(library.problem());
-  std::string why;
-  std::optional<VendorEpilogue> epilogue = exec::epilogue_of(call, &why);
-  if (epilogue) why = contract_fault(call, *epilogue, contract);
-  if (!why.empty()) refuse(why);
-  // Where none was measured, as where a person asks for the routine, any will do.
-  if (!call.library.empty() && call.library != library.version())
-    throw Error(Status::kIncompatible, "cuDNN",
-                fmt::format("it was measured with {}, here is {}", printable(call.library),
-                            library.version()),
-                "tune the model here");
-  return std::make_shared<CudnnRoutine>(cudnn::context_of(library, device), std::move(call),
-                                        std::move(*epilogue));
+  GpuCall told = gpu_call_of(library, cudnn::kPlace, configuration, contract, fault_of);
+  return std::make_shared<CudnnRoutine>(cudnn::context_of(library, device), std::move(told));
 }
 
 }  // namespace
 
-std::vector<LibraryKernel> cudnn_kernels() {
-  LibraryKernel k;
-  k.name = "cudnn.conv2d";
-  k.kind = exec::ImplementationKind::kVendor;
-  k.signature = "x (b, c, h, w), w (n, c / groups, kh, kw), what is added -> y (b, n, h, w)";
-  k.summary =
-      "Convolution of f32 images on an NVIDIA GPU, a bias, another image and ReLU behind it, by "
-      "cuDNN.";
-  k.unavailable = [] { return cudnn::library().problem(); };
-  k.version = [] { return cudnn::library().version(); };
-  k.prepare_on_gpu = prepare;
-  return {k};
+void bind_cudnn(LibraryKernel* kernel) {
+  kernel->unavailable = [] { return cudnn::library().problem(); };
+  kernel->version = [] { return cudnn::library().version(); };
+  kernel->prepare_on_gpu = prepare;
 }
 
 }  // namespace nimble::rt

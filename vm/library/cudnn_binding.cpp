@@ -1,11 +1,8 @@
 #include "vm/library/cudnn_binding.h"
 
-#include <dlfcn.h>
-
 namespace nimble::rt::cudnn {
 namespace {
 
-constexpr const char* kPlace = "cuDNN";
 constexpr const char* kVariable = "NIMBLE_CUDNN";
 constexpr const char* kFiles[] = {"libcudnn.so.9"};
 constexpr size_t kMajor = 9;
@@ -13,19 +10,13 @@ constexpr size_t kMajor = 9;
 }  // namespace
 
 void Library::open(const std::string& file) {
-  void* handle = load(file);
-  if (!handle) return;
-#define NIMBLE_CUDNN_FIND(result, name, parameters)                      \
-  name = reinterpret_cast<result(*) parameters>(::dlsym(handle, #name)); \
-  if (!name) {                                                           \
-    problem_ = fmt::format("{} has no {}", file, #name);                 \
-    return;                                                              \
-  }
+  if (!load(file)) return;
+#define NIMBLE_CUDNN_FIND(result, name, parameters)           \
+  name = reinterpret_cast<result(*) parameters>(find(#name)); \
+  if (!name) return;
   NIMBLE_CUDNN_FUNCTIONS(NIMBLE_CUDNN_FIND)
 #undef NIMBLE_CUDNN_FIND
-  const size_t version = cudnnGetVersion();  // 91400 of 9.14.0
-  version_ = fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-  if (version / 10000 != kMajor)
+  if (set_version(kPlace, cudnnGetVersion()) != kMajor)
     problem_ = fmt::format("{} is {}, one of {} is wanted", file, version_, kMajor);
 }
 

@@ -73,6 +73,9 @@ inline constexpr int kTensorCore = 0, kDownConverts = 1, kReducedSums = 2, kFour
   NAME(c::Status, cudnnBackendGetAttribute, (c::Descriptor, int, int, int64_t, int64_t*, void*)) \
   NAME(c::Status, cudnnBackendExecute, (c::Handle, c::Descriptor, c::Descriptor))
 
+// What errors are of.
+inline constexpr char kPlace[] = "cuDNN";
+
 class Library : public GpuLibrary {
  public:
   explicit Library(std::string problem) : GpuLibrary(std::move(problem)) {}

@@ -3,6 +3,7 @@
 // vm/library.
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -30,10 +31,18 @@ class GpuLibrary {
  protected:
   // One that cannot be used.
   explicit GpuLibrary(std::string problem) : problem_(std::move(problem)) {}
-  // Opens a file, which stays so: threads of the library's may run in it. nullptr, and the problem
-  // is set, where that fails.
-  void* load(const std::string& file);
+  // Opens a file, which stays so: threads of the library's may run in it. False, and the problem is
+  // set, where that fails.
+  bool load(const std::string& file);
+  // A function of the file that was opened. nullptr, and the problem is set, where it has none.
+  void* find(const char* name);
+  // Sets the version and returns its first number: "cuBLASLt 13.0.2" and 13 of 130002.
+  size_t set_version(const char* name, size_t number);
   std::string problem_, version_;
+
+ private:
+  std::string file_;
+  void* handle_ = nullptr;
 };
 
 // As library_of, looked for anew; `named` is what `variable` says.

@@ -21,6 +21,7 @@
 #include "vm/base/error.h"
 #include "vm/base/printable.h"
 #include "vm/library/onednn_binding.h"
+#include "vm/library/vendor_kernels.h"
 
 namespace nimble::rt {
 namespace {
@@ -491,18 +492,6 @@ std::unique_ptr<VendorRoutine> prepare(const std::string& configuration,
   return make_onednn_routine(onednn::library(), configuration, contract);
 }
 
-LibraryKernel row(const char* name, const char* signature, const char* summary) {
-  LibraryKernel k;
-  k.name = name;
-  k.kind = exec::ImplementationKind::kVendor;
-  k.signature = signature;
-  k.summary = summary;
-  k.unavailable = [] { return onednn::library().problem(); };
-  k.version = [] { return onednn::library().version(); };
-  k.prepare = prepare;
-  return k;
-}
-
 }  // namespace
 
 std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& library,
@@ -520,13 +509,10 @@ std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& librar
   return std::make_unique<OneDnnRoutine>(library, std::move(call));
 }
 
-std::vector<LibraryKernel> onednn_kernels() {
-  return {
-      row("onednn.matmul", "x (m…, k), w (k, n), operands that broadcast to y -> y (m…, n)",
-          "Product of rows with a matrix, and what follows element by element, by oneDNN."),
-      row("onednn.conv2d",
-          "x (b, h, w, c) or (b, c, h, w), w, operands that broadcast to y -> y (b, h, w, n)",
-          "Convolution with constant weights, and what follows element by element, by oneDNN.")};
+void bind_onednn(LibraryKernel* kernel) {
+  kernel->unavailable = [] { return onednn::library().problem(); };
+  kernel->version = [] { return onednn::library().version(); };
+  kernel->prepare = prepare;
 }
 
 }  // namespace nimble::rt

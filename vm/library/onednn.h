@@ -1,13 +1,12 @@
-// oneDNN's products and convolutions as implementations that dispatch may choose.
+// oneDNN's products and convolutions by a library of the caller's.
 #pragma once
 
-#include <vector>
+#include <memory>
+#include <string>
 
 #include "vm/library/registry.h"
 
 namespace nimble::rt {
-
-std::vector<LibraryKernel> onednn_kernels();
 
 namespace onednn {
 class Library;

@@ -6,10 +6,9 @@
 #include <mutex>
 
 #include "vm/base/error.h"
-#include "vm/library/cublaslt.h"
-#include "vm/library/cudnn.h"
+#include "vm/executable/vendor_routines.h"
 #include "vm/library/host_operators.h"
-#include "vm/library/onednn.h"
+#include "vm/library/vendor_kernels.h"
 #include "vm/runtime/fork.h"
 
 namespace nimble::rt {
@@ -20,17 +19,33 @@ struct Registry {
   std::map<std::string, std::unique_ptr<LibraryKernel>, std::less<>> kernels;
 };
 
+std::vector<LibraryKernel> vendor_kernels() {
+  void (*const bind[])(LibraryKernel*) = {
+#define NIMBLE_VENDOR_ROUTINE(library, ...) bind_##library,
+#include "vm/executable/VendorRoutines.def"
+#undef NIMBLE_VENDOR_ROUTINE
+  };
+  std::vector<LibraryKernel> out;
+  for (const exec::VendorRoutineInfo& row : exec::all_vendor_routines()) {
+    LibraryKernel k;
+    k.name = row.name;
+    k.kind = exec::ImplementationKind::kVendor;
+    k.signature = row.signature;
+    k.summary = row.summary;
+    bind[out.size()](&k);
+    out.push_back(std::move(k));
+  }
+  return out;
+}
+
 // Filled at first use: a static library's own initialisers might be dropped by the linker.
 Registry& registry() {
   static Registry* const r = [] {
     auto* made = new Registry;
     for (LibraryKernel& k : host_operators())
       made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
-    for (auto family :
-         {selection_operators, ordering_operators, linearise_operators, scatter_operators})
-      for (LibraryKernel& k : family())
-        made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
-    for (auto family : {onednn_kernels, cublaslt_kernels, cudnn_kernels})
+    for (auto family : {selection_operators, ordering_operators, linearise_operators,
+                        scatter_operators, vendor_kernels})
       for (LibraryKernel& k : family())
         made->kernels.emplace(k.name, std::make_unique<LibraryKernel>(k));
     return made;

@@ -65,9 +65,17 @@ CudaDeviceInfo cuda_device_info(const CudaDriver& driver) {
     driver.check(driver.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
     return value;
   };
+  // What only describes it may be missing.
+  const auto description = [&](int which) {
+    int value = 0;
+    return driver.cuDeviceGetAttribute(&value, which, device) == cuda::kSuccess ? value : 0;
+  };
   info.capability = 10 * attribute(cuda::kCapabilityMajor) + attribute(cuda::kCapabilityMinor);
   info.multiprocessors = attribute(cuda::kMultiprocessors);
   info.shared_bytes = attribute(cuda::kMostSharedBytes);
+  info.l2_bytes = description(cuda::kL2Bytes);
+  info.memory_khz = description(cuda::kMemoryKhz);
+  info.bus_bits = description(cuda::kBusBits);
   size_t bytes = 0;
   driver.check(driver.cuDeviceTotalMem_v2(&bytes, device), "cuDeviceTotalMem");
   info.memory_bytes = bytes;

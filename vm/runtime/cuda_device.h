@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "vm/base/gpu_facts.h"
 #include "vm/runtime/chunk_arena.h"
 #include "vm/runtime/cuda_driver.h"
 #include "vm/runtime/device.h"
@@ -26,14 +27,9 @@
 
 namespace nimble::rt {
 
-// What a GPU is. `capability`: 90 of 9.0.
-struct CudaDeviceInfo {
+// What a GPU is, and its number among those that the driver sees.
+struct CudaDeviceInfo : GpuFacts {
   int ordinal = 0;
-  std::string name;
-  int capability = 0;
-  uint64_t memory_bytes = 0;
-  int multiprocessors = 0;
-  int64_t shared_bytes = 0;  // that a block may have
 };
 // Of the GPU that NIMBLE_CUDA_DEVICE names by its number, else the first. Error(kUnsupported).
 CudaDeviceInfo cuda_device_info(const CudaDriver& driver);

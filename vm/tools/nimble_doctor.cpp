@@ -12,6 +12,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "vm/api/vendor_libraries.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/subcommands.h"
 #include "vm/arguments/table.h"
@@ -156,6 +157,17 @@ Json nvrtc_report() {
   const NvrtcLibrary& library = nvrtc_library();
   if (library.handle) return {{"version", library.version}};
   return {{"version", nullptr}, {"why", library.why}};
+}
+
+// Libraries of vendors, whose routines may compute kernels.
+Json libraries_report() {
+  Json out = Json::object();
+  for (const VendorLibrary& library : vendor_libraries()) {
+    Json row = {{"version", library.version.empty() ? Json() : Json(library.version)}};
+    if (!library.problem.empty()) row["why"] = library.problem;
+    out[library.name] = std::move(row);
+  }
+  return out;
 }
 
 // The GPU that device "cuda" is, or why there is none.
@@ -348,10 +360,11 @@ int run(int argc, char** argv) {
       "  nimble doctor --measure --threads 1,4,8 --format json > machine.json");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;
   const CpuInfo& cpu = host_cpu();
-  Json report = {{"version", NIMBLE_VERSION},   {"cpu", cpu_report(cpu)},
-                 {"cores", cores_report(cpu)},  {"memory", memory_report(cpu)},
-                 {"devices", devices_report()}, {"gpu", gpu_report()},
-                 {"nvrtc", nvrtc_report()},     {"programs", programs_report()}};
+  Json report = {{"version", NIMBLE_VERSION},    {"cpu", cpu_report(cpu)},
+                 {"cores", cores_report(cpu)},   {"memory", memory_report(cpu)},
+                 {"devices", devices_report()},  {"gpu", gpu_report()},
+                 {"nvrtc", nvrtc_report()},      {"libraries", libraries_report()},
+                 {"programs", programs_report()}};
   if (measure) {
     if (options.threads.empty()) {
       options.threads = {1};

@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/test/cuda_kernels.h"
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/test/gpu_levels.h"
 
 namespace nimble::codegen {
 namespace {
@@ -209,7 +210,8 @@ TEST_P(CudaCompile, TakesEverythingThatKernelsHave) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, CudaCompile, ::testing::Values("sm_80", "sm_90a", "sm_100"),
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaCompile,
+                         ::testing::ValuesIn(kernels::testing::gpu_machine_levels()),
                          [](const auto& info) { return info.param; });
 
 // For GPUs that are not there yet: the text that their driver compiles.

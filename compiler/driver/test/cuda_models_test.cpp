@@ -12,6 +12,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/gpu_levels.h"
 #include "vm/base/device_number.h"
 #include "vm/base/npy.h"
 
@@ -59,7 +60,7 @@ std::vector<std::string> refusals(const std::vector<std::pair<std::string, ir::M
   return out;
 }
 
-class CudaModels : public ::testing::TestWithParam<const char*> {};
+class CudaModels : public ::testing::TestWithParam<std::string> {};
 
 // The onnx package's tests of operators (frontend/test/record_backend_tests.py).
 TEST_P(CudaModels, OperatorsOfOnnxAreServed) {
@@ -101,9 +102,8 @@ TEST_P(CudaModels, ProgramsAreServed) {
       ElementsAre(AllOf(StartsWith("batch_of_trees: "), HasSubstr("only tensors can be copied"))));
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, CudaModels,
-                         ::testing::Values("sm_80", "sm_90a", "sm_100", "compute_80"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Gpus, CudaModels, ::testing::ValuesIn(kernels::testing::gpu_levels()),
+                         [](const auto& info) { return info.param; });
 
 // Operators have the forms that the GPU's templates take, unless their author keeps them on the
 // CPU. So few integers as here the host would compute itself, if it had a kernel for them.

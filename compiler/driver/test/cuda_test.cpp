@@ -9,6 +9,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/driver/test/copies.h"
+#include "compiler/driver/test/cuda_options.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
@@ -27,6 +28,7 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::Contains;
+using testing::cuda_options;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -205,16 +207,6 @@ TEST(CudaPlacement, TreesAreReadByTheHost) {
 
 // --- whole executables
 
-CompileOptions options_for(std::vector<const char*> gpus) {
-  CompileOptions options;
-  options.target = kernels::target_by_name("native");
-  for (const char* level : gpus) options.gpus.push_back(kernels::target_by_name(level));
-  options.device = kCudaDevice;
-  options.pipeline.verify = true;
-  options.compile_threads = 1;
-  return options;
-}
-
 size_t images_on(const exec::Executable& e, int32_t device) {
   return static_cast<size_t>(
       std::count_if(e.images.begin(), e.images.end(),
@@ -242,7 +234,7 @@ class CudaCompile : public ::testing::Test {
 
 TEST_F(CudaCompile, ANetworkIsOneImageAndItsLaunches) {
   CompileReport report;
-  const exec::Executable e = compile(ir::parse_module(kNetwork), options_for({"sm_90a"}), &report);
+  const exec::Executable e = compile(ir::parse_module(kNetwork), cuda_options({"sm_90a"}), &report);
   EXPECT_EQ(testing::copies_in(e), 3u);
   EXPECT_EQ(images_on(e, kCudaDevice), 1u);
   EXPECT_EQ(images_on(e, kCpuDevice), 0u);
@@ -262,7 +254,7 @@ TEST_F(CudaCompile, LaunchesSayHowTheirArgumentsAreToLie) {
   const auto alignment_of = [](const std::string& type, const std::string& width) {
     const std::string text = "fn @main(%x: Tensor[(n, " + width + "), " + type + "], %g: Tensor[(" +
                              width + "), " + type + "]) { let %y = add(%x, %g); %y }";
-    const exec::Executable e = compile(ir::parse_module(text), options_for({"sm_80", "sm_90a"}));
+    const exec::Executable e = compile(ir::parse_module(text), cuda_options({"sm_80", "sm_90a"}));
     for (const exec::Kernel& k : e.kernels)
       for (const exec::Implementation& i : k.implementations)
         if (i.launch) return i.launch->alignment;
@@ -274,14 +266,14 @@ TEST_F(CudaCompile, LaunchesSayHowTheirArgumentsAreToLie) {
 }
 
 TEST_F(CudaCompile, KernelsOfBothDevicesHaveTheirImages) {
-  const exec::Executable e = compile(ir::parse_module(kBoth), options_for({"sm_90a"}));
+  const exec::Executable e = compile(ir::parse_module(kBoth), cuda_options({"sm_90a"}));
   EXPECT_EQ(images_on(e, kCudaDevice), 1u);
   EXPECT_EQ(images_on(e, kCpuDevice), 1u);
   expect_launches(e);
 }
 
 TEST_F(CudaCompile, SeveralArchitecturesHaveAnImageEach) {
-  const exec::Executable e = compile(ir::parse_module(kNetwork), options_for({"sm_80", "sm_90a"}));
+  const exec::Executable e = compile(ir::parse_module(kNetwork), cuda_options({"sm_80", "sm_90a"}));
   EXPECT_EQ(images_on(e, kCudaDevice), 2u);
   expect_launches(e);
 }
@@ -289,7 +281,7 @@ TEST_F(CudaCompile, SeveralArchitecturesHaveAnImageEach) {
 // On the stand-in for a driver, which knows assembly as far as its outside goes.
 TEST_F(CudaCompile, AssemblyBesideServesWhatComesLater) {
   const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
-  CompileOptions options = options_for({"compute_80", "sm_90a"});
+  CompileOptions options = cuda_options({"compute_80", "sm_90a"});
   options.gpus = kernels::gpus_of_one_file(options.gpus);
   const std::vector<uint8_t> file = exec::serialize(compile(ir::parse_module(kNetwork), options));
   rt::LoadOptions load;
@@ -303,7 +295,7 @@ TEST_F(CudaCompile, AssemblyBesideServesWhatComesLater) {
 
 TEST_F(CudaCompile, EqualInputGivesEqualBytes) {
   const auto bytes = [] {
-    return exec::serialize(compile(ir::parse_module(kNetwork), options_for({"sm_90a"})));
+    return exec::serialize(compile(ir::parse_module(kNetwork), cuda_options({"sm_90a"})));
   };
   EXPECT_EQ(bytes(), bytes());
 }
@@ -311,7 +303,7 @@ TEST_F(CudaCompile, EqualInputGivesEqualBytes) {
 TEST(CudaTarget, IsRefusedWithoutTheLibraryThatMakesItsCode) {
   if (codegen::why_no_cuda().empty()) GTEST_SKIP() << "it is here";
   try {
-    compile(ir::parse_module(kNetwork), options_for({"sm_90a"}));
+    compile(ir::parse_module(kNetwork), cuda_options({"sm_90a"}));
     ADD_FAILURE();
   } catch (const Error& e) {
     EXPECT_EQ(e.status(), Status::kUnsupported);
@@ -330,16 +322,16 @@ TEST(CudaTarget, AndItsDeviceBelongTogether) {
       return e.what();
     }
   };
-  CompileOptions no_gpu = options_for({});
+  CompileOptions no_gpu = cuda_options({});
   EXPECT_THAT(problem(no_gpu), HasSubstr("--target sm_90a"));
-  CompileOptions elsewhere = options_for({"sm_90a"});
+  CompileOptions elsewhere = cuda_options({"sm_90a"});
   elsewhere.device = kStandInDevice;
   EXPECT_THAT(problem(elsewhere), HasSubstr("no other device"));
 }
 
 // A program that names the GPU itself, compiled for the CPU alone.
 TEST(CudaTarget, IsAskedForByAProgramThatNamesTheDevice) {
-  CompileOptions options = options_for({});
+  CompileOptions options = cuda_options({});
   options.device = kCpuDevice;
   try {
     compile(ir::parse_module(

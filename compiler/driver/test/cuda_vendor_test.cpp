@@ -5,9 +5,8 @@
 
 #include "compiler/codegen/cuda/cuda.h"
 #include "compiler/driver/compile.h"
+#include "compiler/driver/test/cuda_options.h"
 #include "compiler/ir/text.h"
-#include "compiler/kernels/target.h"
-#include "vm/base/device_number.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/vendor_call.h"
 #include "vm/executable/verifier.h"
@@ -40,13 +39,9 @@ constexpr const char* kErf = R"(fn @main(%x: Tensor[(n, 16), f32], %w: Tensor[(1
   %t
 })";
 
-CompileOptions options_for(std::vector<const char*> gpus) {
-  CompileOptions options;
-  options.target = kernels::target_by_name("native");
-  for (const char* level : gpus) options.gpus.push_back(kernels::target_by_name(level));
-  options.device = kCudaDevice;
-  options.pipeline.verify = true;
-  options.compile_threads = 1;
+// A vendor's routine wherever there is one.
+CompileOptions vendor_options(std::initializer_list<const char*> gpus) {
+  CompileOptions options = testing::cuda_options(gpus);
   options.knobs["vendor"] = {};
   return options;
 }
@@ -70,7 +65,7 @@ class CudaVendor : public ::testing::Test {
 TEST_F(CudaVendor, StandsInFrontOfOurs) {
   CompileReport report;
   const exec::Executable e =
-      compile(ir::parse_module(kLayer), options_for({"sm_80", "sm_90a"}), &report);
+      compile(ir::parse_module(kLayer), vendor_options({"sm_80", "sm_90a"}), &report);
   ASSERT_EQ(e.kernels.size(), 1u);
   const exec::Kernel& k = e.kernels[0];
   ASSERT_EQ(k.implementations.size(), 2u);
@@ -95,15 +90,16 @@ TEST_F(CudaVendor, StandsInFrontOfOurs) {
 }
 
 TEST_F(CudaVendor, ComputesConvolutions) {
-  const exec::Executable e = compile(ir::parse_module(kConvolution), options_for({"sm_90a"}));
+  const exec::Executable e = compile(ir::parse_module(kConvolution), vendor_options({"sm_90a"}));
   ASSERT_EQ(e.kernels.size(), 1u);
   EXPECT_EQ(e.kernels[0].implementations[0].symbol, "cudnn.conv2d");
   EXPECT_EQ(e.kernels[0].implementations.size(), 2u);
 }
 
 TEST_F(CudaVendor, IsRefusedWhereItComputesNothing) {
-  EXPECT_THAT(problem(kErf, options_for({"sm_90a"})), HasSubstr("makes no kernel of this model"));
-  CompileOptions options = options_for({"sm_90a"});
+  EXPECT_THAT(problem(kErf, vendor_options({"sm_90a"})),
+              HasSubstr("makes no kernel of this model"));
+  CompileOptions options = vendor_options({"sm_90a"});
   options.knobs["vendor"] = {{"rows", int64_t{4}}};
   EXPECT_THAT(problem(kLayer, options), HasSubstr("a vendor's routine has none"));
 }

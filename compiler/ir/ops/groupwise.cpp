@@ -22,10 +22,10 @@ Groupwise checked_groupwise(const RelationContext& c) {
     c.fail(fmt::format("{} elements are no whole groups of {}", k, group),
            "use a group that divides k");
   const Layout layout = layout_of(c, Layout::Kind::kPanel);
-  if (layout.group != Groupwise::kByteRows && layout.group != Groupwise::kWordRows)
+  if (layout.group != Groupwise::kByteRows && layout.group != Groupwise::kI16Rows)
     c.fail(fmt::format("layout {} of bytes", layout.str()),
            fmt::format("use groups of {0} or {1} rows, such as panel16x{0}", Groupwise::kByteRows,
-                       Groupwise::kWordRows));
+                       Groupwise::kI16Rows));
   return groupwise_of(c.call.attrs);
 }
 

@@ -15,13 +15,13 @@ struct RoundedRows {
   ir::Groupwise form;
   kir::Dim rows;
   kir::BufferRef x, scales, sums;  // operands
-  // Scratch of all threads: the rows in bytes, or in words (fragment_of), and of each group of a
+  // Scratch of all threads: the rows in bytes, or in i16 (fragment_of), and of each group of a
   // row its step and its least element, row by row.
   kir::BufferRef values, steps, least;
   kir::BufferRef extremes;  // registers of a group: what is largest, what is least, any NaN
   int lanes = 1;            // that are rounded at a time
 
-  // What multiplies the rows with weights of a layout: bytes with groups of four, or words with
+  // What multiplies the rows with weights of a layout: bytes with groups of four, or i16 with
   // pairs, which the weights become as they are loaded. Nothing if the layout has other groups.
   static std::optional<kir::Fragment> fragment_of(const ir::Layout& layout);
   // For the operands of so many rows, on vectors of so many f32.

@@ -57,6 +57,13 @@ TEST(Targets, OfOneFileLeaveWhatTheLeastHas) {
   EXPECT_THROW(named({"sm_80", "compute_80", "sm_80"}), Error);
 }
 
+TEST(Targets, OfSeveralGpusHaveNoRecords) {
+  const std::vector<TargetInfo> one = {target_by_name("sm_90a")};
+  EXPECT_EQ(gpu_of_records(one), &one[0]);
+  EXPECT_EQ(gpu_of_records({target_by_name("sm_80"), target_by_name("sm_90a")}), nullptr);
+  EXPECT_EQ(gpu_of_records({}), nullptr);
+}
+
 // A CPU is of a level only if it has what code for it uses.
 TEST(Targets, AskForNoFeatureBeyondTheirLevel) {
   for (const TargetRow& row : all_targets()) {

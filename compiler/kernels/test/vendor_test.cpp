@@ -3,8 +3,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "compiler/ir/infer.h"
+#include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
+#include "vm/executable/vendor_routines.h"
 
 namespace nimble::kernels {
 namespace {
@@ -42,6 +47,33 @@ std::string why_not(const Workload& w) {
   const bool told = call_of(w, &why).has_value();
   EXPECT_EQ(told, why.empty()) << why;
   return told ? "it is one" : why;
+}
+
+// Each operator of a row is one of the IR's, and of one routine of its machine.
+TEST(Vendor, HasRoutinesForOperators) {
+  using Info = exec::VendorRoutineInfo;
+  for (const Info::Machine machine : {Info::Machine::kCpu, Info::Machine::kGpu})
+    for (const ir::OpInfo& op : ir::all_ops()) {
+      const auto all = exec::all_vendor_routines();
+      EXPECT_LE(std::ranges::count_if(
+                    all, [&](const Info& row) { return row.computes(machine, op.name); }),
+                1)
+          << op.name;
+    }
+  for (const Info& row : exec::all_vendor_routines()) {
+    std::istringstream words{std::string(row.operators)};
+    for (std::string word; words >> word;) {
+      EXPECT_NE(ir::find_op(word), nullptr) << row.name << ": " << word;
+      EXPECT_TRUE(row.computes(row.machine, word)) << row.name << ": " << word;
+    }
+    EXPECT_FALSE(row.computes(row.machine, "")) << row.name;
+  }
+}
+
+TEST(Vendor, SaysWhichRoutinesServeExactSizes) {
+  EXPECT_TRUE(serves_exact_sizes("onednn.matmul"));
+  EXPECT_FALSE(serves_exact_sizes("cublaslt.matmul"));
+  EXPECT_FALSE(serves_exact_sizes(""));
 }
 
 TEST(Vendor, IsToldOfPackedWeightsAndWhatFollows) {

@@ -1,5 +1,6 @@
 // cuBLASLt's products against plain loops, on stand-ins for the library and for NVIDIA's driver.
-#include "vm/library/cublaslt.h"
+
+#include "vm/library/test/standin/cublaslt.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +9,6 @@
 
 #include "vm/library/cublaslt_binding.h"
 #include "vm/library/test/gpu_routine_harness.h"
-#include "vm/library/test/standin/cublaslt.h"
 
 namespace nimble::rt {
 namespace {

@@ -1,5 +1,6 @@
 // cuDNN's convolutions against plain loops, on stand-ins for the library and for NVIDIA's driver.
-#include "vm/library/cudnn.h"
+
+#include "vm/library/test/standin/cudnn.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -10,7 +11,6 @@
 
 #include "vm/library/cudnn_binding.h"
 #include "vm/library/test/gpu_routine_harness.h"
-#include "vm/library/test/standin/cudnn.h"
 
 namespace nimble::rt {
 namespace {

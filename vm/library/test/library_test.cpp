@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "vm/base/error.h"
+#include "vm/executable/vendor_routines.h"
 #include "vm/library/registry.h"
 
 namespace nimble::rt {
@@ -27,6 +28,21 @@ TEST(Library, FindsKernelsByKindAndName) {
     EXPECT_FALSE(k->signature.empty()) << k->name;
     EXPECT_FALSE(k->summary.empty()) << k->name;
   }
+}
+
+TEST(Library, HasTheRoutineOfEachRow) {
+  using Machine = exec::VendorRoutineInfo::Machine;
+  for (const exec::VendorRoutineInfo& row : exec::all_vendor_routines()) {
+    SCOPED_TRACE(row.name);
+    const LibraryKernel* k = find_library_kernel(ImplementationKind::kVendor, row.name);
+    ASSERT_NE(k, nullptr);
+    EXPECT_EQ(exec::find_vendor_routine(row.name), &row);
+    EXPECT_TRUE(k->unavailable);
+    EXPECT_TRUE(k->version);
+    EXPECT_EQ(k->prepare != nullptr, row.machine == Machine::kCpu);
+    EXPECT_EQ(k->prepare_on_gpu != nullptr, row.machine == Machine::kGpu);
+  }
+  EXPECT_EQ(exec::find_vendor_routine("onednn."), nullptr);
 }
 
 TEST(Library, NamesAreUnique) {

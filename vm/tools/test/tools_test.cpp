@@ -717,6 +717,10 @@ TEST_F(ToolsTest, DoctorSeesTheMachine) {
   // What there is, or why there is none.
   EXPECT_NE(json["gpu"]["name"].is_null(), json["gpu"].value("why", "").empty());
   EXPECT_NE(json["nvrtc"]["version"].is_null(), json["nvrtc"].value("why", "").empty());
+  for (const char* library : {"onednn", "cublaslt", "cudnn"}) {
+    const auto& row = json["libraries"][library];
+    EXPECT_TRUE(!row["version"].is_null() || !row.value("why", "").empty()) << library;
+  }
   EXPECT_EQ(run("nimble-doctor --format xml").exit_code, 2);
 }
 

@@ -24,6 +24,7 @@
 #include "compiler/codegen/test/cuda_samples.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/gpu_levels.h"
 #include "compiler/kernels/test/template_harness.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
@@ -238,7 +239,7 @@ int run(int argc, char** argv) {
   if (const std::string why = why_no_cuda(); !why.empty())
     throw Error(Status::kUnsupported, "NVRTC", "it cannot be opened: " + why,
                 "say in NIMBLE_NVRTC where libnvrtc.so.13 is");
-  if (o.targets.empty()) o.targets = {"sm_80", "sm_90a", "sm_100", "compute_80"};
+  if (o.targets.empty()) o.targets = kernels::testing::gpu_levels();
 
   const std::vector<CudaSample> samples = cuda_samples();
   for (const std::string& name : o.templates)

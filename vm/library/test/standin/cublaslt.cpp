@@ -13,13 +13,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 
-#include "vm/runtime/test/standin/cuda.h"
+#include "vm/library/test/standin/gpu_library.h"
 
 namespace {
 
@@ -55,18 +53,13 @@ struct Found {
   float waves;
   int reserved[4];
 };
-struct Fault {
-  int calls = 0, status = 0;
-};
 
 struct State {
-  std::recursive_mutex mutex;
+  StandInCalls calls;
   int unusable = 0, usable = 1;
   size_t workspace = 0;
   std::set<void*> handles, layouts, products, preferences;
-  std::map<std::string, Fault> faults;
-  std::map<std::string, int> calls;
-  std::string violations, log;
+  std::string log;
 };
 State& state() {
   static State& s = *new State;
@@ -74,23 +67,7 @@ State& state() {
 }
 
 int violate(const std::string& what, int status = kInvalidValue) {
-  state().violations += what + "\n";
-  return status;
-}
-
-const StandInCuda& driver() {
-  return standin_cuda(std::getenv("NIMBLE_CUDA_DRIVER"));
-}
-
-int enter(const char* name) {
-  State& s = state();
-  ++s.calls[name];
-  if (auto f = s.faults.find(name); f != s.faults.end() && --f->second.calls == 0) {
-    const int status = f->second.status;
-    s.faults.erase(f);
-    return status;
-  }
-  return kOk;
+  return state().calls.violate(what, status);
 }
 
 template <class T>
@@ -150,7 +127,7 @@ struct Started {
 int run(void* context) {
   const std::unique_ptr<Started> s(static_cast<Started*>(context));
   const auto memory = [](uint64_t address, size_t bytes) {
-    return driver().host_of(address, bytes);
+    return standin::driver().host_of(address, bytes);
   };
   const void* a = memory(s->at_a, bytes_of(s->a));
   const void* b = memory(s->at_b, bytes_of(s->b));
@@ -196,9 +173,7 @@ void reset() {
   s.unusable = 0;
   s.usable = 1;
   s.workspace = 0;
-  s.faults.clear();
-  s.calls.clear();
-  s.violations.clear();
+  s.calls.reset();
   s.log.clear();
 }
 void set(int unusable, int usable, size_t workspace) {
@@ -208,13 +183,13 @@ void set(int unusable, int usable, size_t workspace) {
   s.workspace = workspace;
 }
 void fail(const char* function, int nth, int status) {
-  state().faults[function] = {nth, status};
+  state().calls.fail(function, nth, status);
 }
 int calls(const char* function) {
-  return state().calls[function];
+  return state().calls.count(function);
 }
 const char* violations() {
-  return state().violations.c_str();
+  return state().calls.violations();
 }
 size_t alive() {
   State& s = state();
@@ -240,25 +215,19 @@ bool fits(const Product& p, const Layout& a, const Layout& b, const Layout& c, c
 
 }  // namespace
 
-#define ENTER                                \
-  const std::lock_guard lock(state().mutex); \
-  if (const int bad = enter(__func__)) return bad
-
 extern "C" {
 
 const StandInCublasLt* standin_cublaslt_table() {
-  static const StandInCublasLt table = {reset, set, fail, calls, violations, alive, products};
+  static const StandInCublasLt table = {{reset, fail, calls, violations, alive}, set, products};
   return &table;
 }
 
 size_t cublasLtGetVersion() {
-  const char* set = std::getenv("NIMBLE_STANDIN_CUBLASLT_VERSION");
-  return set ? std::strtoull(set, nullptr, 10) : 130002;
+  return standin::version_of("NIMBLE_STANDIN_CUBLASLT_VERSION", 130002);
 }
 const char* cublasLtGetStatusString(int status) {
   static thread_local std::string text;
-  text = "status " + std::to_string(status) + " of the stand-in";
-  return text.c_str();
+  return standin::text_of(status, &text);
 }
 int cublasLtCreate(void** handle) {
   ENTER;
@@ -397,7 +366,7 @@ int cublasLtMatmul(void* handle, void* product, const void* alpha, uint64_t at_a
            std::to_string(p.what.transpose_a ? p.a.rows : p.a.columns) + ", batch " +
            std::to_string(p.d.batch) + ", epilogue " + std::to_string(p.what.epilogue) +
            (p.beta != 0 ? ", added" : "") + "\n";
-  if (driver().add_work(stream, run, started.get()) != 0) return kExecutionFailed;
+  if (standin::driver().add_work(stream, run, started.get()) != 0) return kExecutionFailed;
   started.release();
   return kOk;
 }

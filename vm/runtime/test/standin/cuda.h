@@ -3,10 +3,10 @@
 // There are two, one of them as the oldest driver that is used: without what need not be there.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <cstddef>
 #include <cstdint>
+
+#include "vm/runtime/test/standin/standin.h"
 
 struct StandInLaunch {
   unsigned grid[3];
@@ -19,21 +19,13 @@ struct StandInLaunch {
 // What a kernel of the stand-in computes, on the host; returns a result of the driver's.
 using StandInKernel = int (*)(const StandInLaunch& launch);
 
-struct StandInCuda {
-  // Forgets all but what is alive, and what was set: a device of 9.0, driver 13.0 (or 12.0).
-  void (*reset)();
+// Set by the reset: a device of 9.0, driver 13.0 (or 12.0). Alive are allocations, pinned memory,
+// streams, events, modules and graphs.
+struct StandInCuda : StandIn {
   void (*set)(int version, int devices, int capability);
   // "*": what computes any kernel that has no name here.
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
-  // Lets the n-th call of a function from now (1: the next) give that result.
-  void (*fail)(const char* function, int nth, int result);
-  // Calls of a function since the reset.
-  int (*calls)(const char* function);
-  // What was against the driver's rules, a line each; "" if nothing was.
-  const char* (*violations)();
-  // Allocations, pinned memory, streams, events, modules and graphs that are alive.
-  size_t (*alive)();
-  // Of these, bytes of the device.
+  // Of what is alive, bytes of the device.
   size_t (*bytes)();
   // For stand-ins of libraries that work in the driver's streams. The host's address of these bytes
   // of the device; nullptr, noted as a violation, where it has not all of them.
@@ -48,8 +40,7 @@ struct StandInCuda {
 };
 
 inline const StandInCuda& standin_cuda(const char* file) {
-  void* library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  return *reinterpret_cast<const StandInCuda* (*)()>(::dlsym(library, "standin_cuda_table"))();
+  return open_standin<StandInCuda>(file, "standin_cuda_table");
 }
 
 // A module's image: these kernels. One of PTX has those of its entries; of more the stand-in looks

@@ -10,7 +10,8 @@
 namespace nimble::kernels {
 
 // The layout (compiler/ir/layout.h) in which a constant (k, n) matrix of a type should be packed
-// for `t`; narrow ones in groups of rows.
+// for `t`; narrow ones in groups of rows, bytes in pairs where words alone are multiplied
+// (words.h).
 std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n);
 // The same for the bytes of a product that rounds its rows (packed_groupwise_matmul): in groups of
 // two rows where words are multiplied, since no instruction takes bytes.

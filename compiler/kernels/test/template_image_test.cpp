@@ -4,60 +4,13 @@
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/test/image_cases.h"
 #include "compiler/kernels/test/operator_rows.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
 namespace nimble::kernels::testing {
 namespace {
-
-struct Filter {
-  int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
-
-  std::string attributes() const {
-    return fmt::format(
-        "strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [{}, {}], skip_padding = true",
-        sh, sw, top, left, bottom, right, dh, dw);
-  }
-  bool fits(int64_t h, int64_t w) const {
-    return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;
-  }
-  std::string str() const {
-    return fmt::format("{}x{}/{} {}->{} in {} groups", kh, kw, sh, in, out, groups);
-  }
-};
-
-// Values of b, h, w: single pixels and rows, widths around the tiles, no image at all.
-Sizes sizes_of(const Filter& f) {
-  Sizes all;
-  for (const auto& s : Sizes{{1, 7, 7},
-                             {2, 9, 31},
-                             {1, 12, 18},
-                             {0, 8, 8},
-                             {1, 3, 43},
-                             {1, 1, 29},
-                             {1, 5, 1},
-                             {1, 4, 2},
-                             {3, 2, 15},
-                             {1, 6, 14}})
-    if (f.fits(s[1], s[2])) all.push_back(s);
-  return all;
-}
-
-Case convolution(const Filter& f, const std::string& served_by) {
-  Case c;
-  c.text = fmt::format(
-      "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}, {}), f32], "
-      "%c: Tensor[({}), f32]) {{ let %y = conv2d(%x, %w, %c) {{{}, groups = {}, "
-      "layout = \"nhwc\"}}; let %r = relu(%y); %r }}",
-      f.in, f.kh, f.kw, f.in / f.groups, f.out, f.out, f.attributes(), f.groups);
-  c.served_by = served_by;
-  c.oracle = by_reference(c.text);
-  c.sizes = sizes_of(f);
-  c.tolerance = 1e-4;
-  c.configurations = 10;
-  return c;
-}
 
 TEST(Conv2dNhwc, WindowsStridesPaddingDilation) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24},
@@ -106,32 +59,6 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
-// Weights of `type` in panels, which may be made for a machine of wider vectors; the image of the
-// same type, if it is no other one, but of u8 for i8, whose sums are i32.
-Case packed_convolution(const Filter& f, DType type, std::optional<DType> of_image = {}) {
-  const bool bytes = type == DType::kI8;
-  const DType image = of_image.value_or(bytes ? DType::kU8 : type);
-  const DType sums = bytes ? DType::kI32 : DType::kF32;
-  const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
-  const std::string layout = conv2d_nhwc_layout(mode().targets.front(), type, n);
-  const ir::Layout panels = *ir::parse_layout(layout);
-  std::string extents;
-  for (const ir::Dim& d : panels.packed_dims(k, n))
-    extents += extents.empty() ? (d * f.groups).str() : ", " + d.str();
-  Case c = convolution(f, "conv2d_nhwc");
-  c.text = fmt::format(
-      "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), {}]) {{ "
-      "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, groups = {}, {}, "
-      "layout = \"{}\"{}}}; let %r = relu(%y); %r }}",
-      f.in, name_of(image), extents, name_of(type), f.out, name_of(sums), f.kh, f.kw, f.out,
-      f.groups, f.attributes(), layout,
-      type == sums ? "" : fmt::format(", out = {}", name_of(sums)));
-  c.oracle = by_reference(c.text);
-  c.low = -1, c.high = 1;  // sums of many channels lose little where they cancel
-  if (bytes) c.low = -127, c.high = 127, c.tolerance = 0;
-  return c;
-}
-
 TEST(Conv2dNhwc, PackedWeights) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
                           {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 58},
@@ -161,24 +88,6 @@ TEST(Conv2dNhwc, PackedPairs) {
     Case c = packed_convolution(f, DType::kBF16);
     // A machine's own target may take more than a few filters in matrix registers.
     if (mode().targets.front().has("amx-bf16") && f.out / f.groups > 8)
-      c.served_by = "conv2d_tiles";
-    check(c);
-    if (HasFatalFailure()) return;
-  }
-}
-
-// A pixel's channels are whole groups of four, and sums of bytes are exact.
-TEST(Conv2dNhwc, PackedQuads) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
-                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 4, 58},
-                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 68, 24},
-                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
-                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
-                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}}) {
-    SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kI8);
-    // A machine's own target may have matrix registers for bytes, but not for few filters.
-    if (mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
       c.served_by = "conv2d_tiles";
     check(c);
     if (HasFatalFailure()) return;
@@ -373,11 +282,6 @@ TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
 TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
   const Case c =
       packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16, DType::kBF16);
-  EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
-}
-
-TEST(Conv2dNhwc, QuadsOfOtherChannelsAreNotTaken) {
-  const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 16}, DType::kI8);
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
 }
 

@@ -106,14 +106,17 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
-// Weights of `type` in panels, which may be made for a machine of wider vectors; the image of the
-// same type, if it is no other one, but of u8 for i8, whose sums are i32.
-Case packed_convolution(const Filter& f, DType type, std::optional<DType> of_image = {}) {
+// Weights of `type` in panels, which may be made for a machine of wider vectors, or as weights of
+// another type are laid out; the image of the same type, if it is no other one, but of u8 for i8,
+// whose sums are i32.
+Case packed_convolution(const Filter& f, DType type, std::optional<DType> of_image = {},
+                        std::optional<DType> laid_out_as = {}) {
   const bool bytes = type == DType::kI8;
   const DType image = of_image.value_or(bytes ? DType::kU8 : type);
   const DType sums = bytes ? DType::kI32 : DType::kF32;
   const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
-  const std::string layout = conv2d_nhwc_layout(mode().targets.front(), type, n);
+  const std::string layout =
+      conv2d_nhwc_layout(mode().targets.front(), laid_out_as.value_or(type), n);
   const ir::Layout panels = *ir::parse_layout(layout);
   std::string extents;
   for (const ir::Dim& d : panels.packed_dims(k, n))
@@ -185,19 +188,18 @@ TEST(Conv2dNhwc, PackedQuads) {
   }
 }
 
-constexpr const char* kTilesLevel = "x86-64-v4-amx";
-
 // Runs what follows for the target with matrix registers.
 class TilesNhwc : public ::testing::Test {
  protected:
+  explicit TilesNhwc(const char* level = "x86-64-v4-amx") : level_(level) {}
   void SetUp() override {
-    if (!harness_mode().runs(kTilesLevel)) GTEST_SKIP() << "this machine lacks " << kTilesLevel;
-    mode().targets = {target_by_name(kTilesLevel)};
+    if (!harness_mode().runs(level_)) GTEST_SKIP() << "this machine lacks " << level_;
+    mode().targets = {target_by_name(level_)};
   }
   void TearDown() override { mode().targets = targets_; }
-  static void check_tiles(const Filter& f, const Sizes& sizes = {}) {
+  static void check_tiles(const Filter& f, const Sizes& sizes = {}, DType type = DType::kBF16) {
     SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kBF16);
+    Case c = packed_convolution(f, type);
     c.served_by = "conv2d_tiles";
     c.configurations = 4;
     if (!sizes.empty()) c.sizes = sizes;
@@ -205,7 +207,14 @@ class TilesNhwc : public ::testing::Test {
   }
 
  private:
+  const std::string level_;
   const std::vector<TargetInfo> targets_ = mode().targets;
+};
+
+// Of f16, which not every machine with matrix registers multiplies there.
+class TilesOfHalvesNhwc : public TilesNhwc {
+ protected:
+  TilesOfHalvesNhwc() : TilesNhwc("x86-64-v4-amx-fp16") {}
 };
 
 TEST_F(TilesNhwc, WindowsStridesPaddingDilation) {
@@ -259,6 +268,19 @@ TEST_F(TilesNhwc, FewChannelsAndOddOnes) {
                           {2, 3, 1, 2, 0, 1, 1, 1, 2, 1, 2, 68, 40},
                           {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72}}) {
     check_tiles(f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(TilesOfHalvesNhwc, WindowsGroupsAndFewChannels) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 32, 40},
+                          {3, 3, 2, 2, 0, 0, 1, 1, 1, 1, 1, 64, 16},
+                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 32, 20},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 3, 96, 99},
+                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 34, 40},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 40},
+                          {2, 3, 1, 2, 0, 1, 1, 1, 2, 1, 2, 68, 40}}) {
+    check_tiles(f, {}, DType::kF16);
     if (HasFatalFailure()) return;
   }
 }
@@ -339,9 +361,26 @@ TEST(Conv2dNhwc, PackedHalves) {
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}})
     for (const DType image : {DType::kF32, DType::kF16}) {
       SCOPED_TRACE(f.str());
-      check(packed_convolution(f, DType::kF16, image));
+      check(packed_convolution(f, DType::kF16, image, DType::kF32));
       if (HasFatalFailure()) return;
     }
+}
+
+// Packed in pairs, for whichever target: the others have the row's expansion.
+TEST(Conv2dNhwc, PackedPairsOfHalves) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 70, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 8, 8}}) {
+    SCOPED_TRACE(f.str());
+    Case c = packed_convolution(f, DType::kF16, DType::kF16, DType::kBF16);
+    // A machine's own target may take more than a few filters in matrix registers.
+    if (mode().targets.front().has("amx-fp16") && f.out / f.groups > 8)
+      c.served_by = "conv2d_tiles";
+    check(c);
+    if (HasFatalFailure()) return;
+  }
 }
 
 // Images of few channels as the program has them, channels first.

@@ -6,7 +6,7 @@
 // generator on the same threads: on a shared host clocks and neighbours change within
 // milliseconds, and both sides of a ratio must see the same machine. `peak_share` is the median of
 // these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
-// iteration's part of the highest peak seen. Products of bf16 and of 8 bits are measured against
+// iteration's part of the highest peak seen. Products of bf16, f16 and 8 bits are measured against
 // the peak of their own instructions, in matrix registers where the machine has them.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
@@ -358,7 +358,11 @@ void add_benchmarks(const kernels::Config& config) {
     const char* name;  // in a benchmark's; none for f32
     Types types;
   };
-  const Precision precisions[] = {{"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}};
+  // Weights of f16 stand beside rows of f16 where the machine multiplies them.
+  const Types f16_types = {kernels::rows_type(kernels::detect_host(), DType::kF16), DType::kF16,
+                           DType::kF32};
+  const Precision precisions[] = {
+      {"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}, {"/f16", f16_types}};
   for (const Precision& precision : precisions)
     for (const Shape& s : shapes) {
       // Compiled at the first use, so that a filter pays for its own shapes only.

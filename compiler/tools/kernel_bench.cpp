@@ -7,7 +7,8 @@
 // milliseconds, and both sides of a ratio must see the same machine. `peak_share` is the median of
 // these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
 // iteration's part of the highest peak seen. Products of bf16, f16 and 8 bits are measured against
-// the peak of their own instructions, in matrix registers where the machine has them.
+// the peak of their own instructions, in matrix registers where the machine has them. Where bytes
+// are multiplied as words, "u8s8-bytes" has them multiplied as bytes all the same.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
@@ -26,6 +27,7 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
+#include "compiler/kernels/templates/words.h"
 #include "compiler/tools/kernel_runner.h"
 
 namespace nimble {
@@ -78,7 +80,10 @@ kir::BufferRef peak_output(DType t, int64_t results) {
 // In vectors: multiply-adds, or dots of narrow operands.
 Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
   const int sums = std::min(24, target.vector_registers - 4), lanes = target.lanes_f32();
-  const auto fragment = kernels::fragment_of(types.lhs, types.rhs, types.sum);
+  // Bytes may be multiplied as words.
+  const auto fragment = kernels::packing_fragment(target, types.rhs);
+  const DType lhs = fragment ? kir::row_of(*fragment).a : types.lhs;
+  const DType rhs = fragment ? kir::row_of(*fragment).b : types.rhs;
   const int group = kernels::group_of(fragment);
   const kir::BufferRef out = peak_output(types.sum, int64_t{sums} * lanes);
   const kir::BufferRef acc = kb::buffer("acc", kir::Scope::kRegister, types.sum, sums, lanes);
@@ -90,9 +95,9 @@ Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
     return is_float(t) ? kb::number(t, 0.5, n) : kb::integer(t, 3, n);
   };
   const kir::ValueRef sum = kb::reg(acc, i);
-  const kir::ValueRef next = fragment ? kb::dot(*fragment, number(types.lhs, group * lanes),
-                                                number(types.rhs, group * lanes), sum)
-                                      : kb::fma(sum, kb::f32(0.5, lanes), kb::f32(0.25, lanes));
+  const kir::ValueRef next =
+      fragment ? kb::dot(*fragment, number(lhs, group * lanes), number(rhs, group * lanes), sum)
+               : kb::fma(sum, kb::f32(0.5, lanes), kb::f32(0.25, lanes));
   return peak_of(
       types.sum, int64_t{sums} * lanes, 2.0 * group * sums * lanes * kPeakSteps, out, {acc},
       kb::seq(
@@ -172,8 +177,9 @@ kernels::Workload lstm_workload(int64_t hidden) {
 }
 
 // A convolution of one channels-last image (of up to four channels: channels first), its bias and
-// relu. The kernel is square and padded by half of it; depthwise if `filters` is 0; by Winograd's
-// tiles if `tile` is their size. The operations that count are those of the plain convolution.
+// relu, in the type of its sums. The kernel is square and padded by half of it; depthwise if
+// `filters` is 0; by Winograd's tiles if `tile` is their size. The operations that count are those
+// of the plain convolution.
 struct Image {
   int64_t size, channels, filters, kernel, stride, groups = 1, tile = 0;
 
@@ -223,11 +229,12 @@ kernels::Workload conv_workload(const Image& s, bool known, const Types& types) 
     attrs["tile"] = s.tile;
   } else {
     op = "packed_conv2d";
-    layout = kernels::conv2d_nhwc_layout(kernels::detect_host(), types.rhs, s.group_outputs());
+    layout = types.layout(
+        kernels::conv2d_nhwc_layout(kernels::detect_host(), types.rhs, s.group_outputs()));
     std::vector<Dim> packed = ir::parse_layout(layout)->packed_dims(s.sums(), s.group_outputs());
     packed[0] = packed[0] * s.groups;
     weights = ir::tensor_type(std::move(packed), types.rhs);
-    if (types.lhs != types.sum) attrs["out"] = types.sum;
+    if (types.rhs != types.sum) attrs["out"] = types.sum;
     attrs["groups"] = s.groups;
     if (s.channels_first()) attrs["image_layout"] = std::string("nchw");
     attrs["kernel"] = Ints{s.kernel, s.kernel};
@@ -237,8 +244,9 @@ kernels::Workload conv_workload(const Image& s, bool known, const Types& types) 
   const std::vector<Dim> image = s.channels_first() ? std::vector<Dim>{1, s.channels, h, w}
                                                     : std::vector<Dim>{1, h, w, s.channels};
   const ir::VarRef x = ir::make_var("x", ir::tensor_type(image, types.lhs));
-  const ir::VarRef k = ir::make_var("w", weights), b = ir::make_var("b", f32({outputs}));
-  const ir::Type type = f32({1, result(h), result(w), outputs});
+  const ir::VarRef k = ir::make_var("w", weights);
+  const ir::VarRef b = ir::make_var("b", ir::tensor_type({outputs}, types.sum));
+  const ir::Type type = ir::tensor_type({1, result(h), result(w), outputs}, types.sum);
   ir::BlockBuilder body;
   ir::VarRef y = body.call(op, {x, k, b}, attrs);
   y->type = type;
@@ -348,10 +356,12 @@ void add_benchmarks(const kernels::Config& config) {
   struct Shape {
     int64_t k, n;
     const char* activation;
+    int64_t pixels = 0;  // rows of a convolution by windows of one pixel; 0: those of sentences
   };
-  const Shape shapes[] = {{768, 768, ""},      {768, 3072, ""}, {768, 3072, "gelu"},
-                          {3072, 768, ""},     {384, 384, ""},  {384, 1152, ""},
-                          {384, 1536, "gelu"}, {1536, 384, ""}, {300, 2048, ""}};
+  const Shape shapes[] = {{768, 768, ""},  {768, 3072, ""},        {768, 3072, "gelu"},
+                          {3072, 768, ""}, {384, 384, ""},         {384, 1152, ""},
+                          {384, 1536, ""}, {384, 1536, "gelu"},    {1536, 384, ""},
+                          {300, 2048, ""}, {256, 64, "", 56 * 56}, {512, 128, "", 28 * 28}};
   const std::vector<int64_t> rows = {1,  2,  4,  8,  13, 16, 17, 18, 19, 20, 21, 22, 23,  24,
                                      27, 32, 33, 37, 41, 48, 53, 57, 64, 65, 80, 96, 104, 128};
   struct Precision {
@@ -361,8 +371,11 @@ void add_benchmarks(const kernels::Config& config) {
   // Weights of f16 stand beside rows of f16 where the machine multiplies them.
   const Types f16_types = {kernels::rows_type(kernels::detect_host(), DType::kF16), DType::kF16,
                            DType::kF32};
-  const Precision precisions[] = {
+  std::vector<Precision> precisions = {
       {"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}, {"/f16", f16_types}};
+  // What multiplying words gains.
+  if (kernels::packing_fragment(kernels::detect_host(), kInt8Types.rhs) == kir::Fragment::kS16Pairs)
+    precisions.push_back({"/u8s8-bytes", kByteTypes});
   for (const Precision& precision : precisions)
     for (const Shape& s : shapes) {
       // Compiled at the first use, so that a filter pays for its own shapes only.
@@ -379,7 +392,7 @@ void add_benchmarks(const kernels::Config& config) {
             dense(state, *kernel, s.k, s.n, precision.types);
           });
       b->ArgNames({"m", "threads"})->UseManualTime()->Unit(benchmark::kMicrosecond);
-      for (int64_t m : rows)
+      for (int64_t m : s.pixels > 0 ? std::vector<int64_t>{s.pixels} : rows)
         for (int64_t threads : {1, 2})
           if (threads <= rt::ThreadPool::default_threads()) b->Args({m, threads});
     }
@@ -393,14 +406,15 @@ void add_benchmarks(const kernels::Config& config) {
       {14, 576, 0, 3, 1},       {7, 960, 0, 3, 1},        {14, 480, 0, 5, 1},
       {28, 104, 104, 3, 1, 13}, {56, 128, 128, 3, 1, 32}, {14, 208, 208, 3, 1, 13},
       {28, 240, 240, 1, 1, 3}};
-  for (const Precision& precision : {precisions[0], precisions[1]})
+  for (const Precision& precision : precisions)
     for (const Image& plain : images)
       for (const int64_t tile : {0, 2, 4})
         for (const bool known : {true, false}) {
           Image s = plain;
           s.tile = tile;
-          // Images with channels first, depthwise convolutions and tiles are not computed in bf16.
-          const bool is_f32 = precision.types.lhs == DType::kF32;
+          // Images with channels first and tiles are computed in f32 alone; so are depthwise
+          // convolutions here, whose narrow weights are not packed.
+          const bool is_f32 = precision.types.rhs == DType::kF32;
           if (!is_f32 && (s.channels_first() || s.filters == 0)) continue;
           if (tile != 0 && !(is_f32 && s.may_have_tiles())) continue;
           auto kernel = std::make_shared<std::shared_ptr<Compiled>>();

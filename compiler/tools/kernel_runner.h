@@ -114,15 +114,24 @@ inline ir::Type f32(std::vector<Dim> dims) {
 // Element types of a product's operands and sums.
 struct Types {
   DType lhs = DType::kF32, rhs = DType::kF32, sum = DType::kF32;
+  int64_t group = 0;  // rows of packed weights that stand side by side; 0: as a target wants them
+
+  std::string layout(const std::string& wanted) const {
+    ir::Layout l = *ir::parse_layout(wanted);
+    if (group > 0) l.group = group;
+    return l.str();
+  }
 };
 inline constexpr Types kBF16Types = {DType::kBF16, DType::kBF16, DType::kF32};
 inline constexpr Types kInt8Types = {DType::kU8, DType::kI8, DType::kI32};
+// The same as bytes also where words are multiplied.
+inline constexpr Types kByteTypes = {DType::kU8, DType::kI8, DType::kI32, 4};
 
 // act(x[m, k] * w[k, n] + b[n]) with packed w; the sums are cast to f32 before b is added.
 inline kernels::Workload dense_workload(const Dim& m, int64_t k, int64_t n,
                                         const std::string& activation, const Types& types = {}) {
   const kernels::TargetInfo target = kernels::detect_host();
-  const std::string layout = kernels::dense_layout(target, types.rhs, n);
+  const std::string layout = types.layout(kernels::dense_layout(target, types.rhs, n));
   const ir::VarRef x = ir::make_var("x", ir::tensor_type({m, k}, types.lhs));
   const ir::VarRef w =
       ir::make_var("w", ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));

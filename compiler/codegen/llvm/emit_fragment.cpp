@@ -60,8 +60,8 @@ int widest_words(const kernels::TargetInfo& target) {
 // The widest sums that there is a way for; 0: only the expansion.
 int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
   if (kir::has_instruction(row, target)) return 512;
-  if (kir::has_otherwise(row, target)) return kNarrowest;
-  return is_float(row.sum) ? 0 : widest_words(target);
+  if (const int words = widest_words(target); words > 0 && is_int(row.sum)) return words;
+  return kir::has_otherwise(row, target) ? kNarrowest : 0;
 }
 
 // Whether a vector of narrow elements repeats a group of 32 bits, as Emitter::broadcast makes it.
@@ -128,11 +128,12 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                broadcast(c, factors, row.group * wide), broadcast(sum, lanes, wide), wide);
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
-  if (kir::has_otherwise(row, target_)) return dot_by_neon(row.id, a, c, sum);
-  if (!kir::has_instruction(row, target_))
+  if (!kir::has_instruction(row, target_)) {
+    if (widest_words(target_) == 0) return dot_by_neon(row.id, a, c, sum);
     return row.id == kir::Fragment::kS16Pairs
                ? added(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
                : dot_by_words(a, c, sum, bits);
+  }
   const ID id = intrinsic_of(row.id, bits);
   // LLVM's versions differ in how they type the factors (words, or elements).
   const llvm::FunctionType* signature = llvm::Intrinsic::getType(context_, id);

@@ -32,6 +32,17 @@ TEST(Divisible, KernelsWithoutBarriersAre) {
                 " let %y = sum(%x) {axes = [1], keepdims = false}; %y }"));
 }
 
+// Each share of few panels would widen all rows to words.
+TEST(Divisible, ProductsThatWidenRowsForFewColumnsAreNot) {
+  const auto product = [](int columns) {
+    return divisible(
+        "fn @main(%x: Tensor[(n, 24), u8]) { let %w = tile(i8[1, 1]{5}) {repeats = (24, " +
+        std::to_string(columns) + ")}; let %y = matmul(%x, %w) {out = i32}; %y }");
+  };
+  EXPECT_TRUE(product(16)) << "split by rows";
+  EXPECT_FALSE(product(96));
+}
+
 // Few columns of many rows: threads add up parts of them, meet, and add up the parts.
 TEST(Divisible, KernelsWhoseThreadsMeetAreNot) {
   EXPECT_FALSE(

@@ -42,6 +42,9 @@
 //
 // An image of several side by side, or a slice of one's channels, is read where these lie: the sum
 // of a tap goes over one after the other.
+//
+// Images of bytes that are multiplied as words (words.h) are widened ahead, by all threads: each of
+// their elements is multiplied by every tap and every output channel.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,9 +73,13 @@ constexpr int64_t kTilesOfLine = 16;
 
 class Conv2dNhwcLowering {
  public:
-  Conv2dNhwcLowering(const Workload& w, const ConvProduct& p, const Config& c)
+  // `images`: the copies that the product's sources are parts of, widened so many lanes at a time.
+  Conv2dNhwcLowering(const Workload& w, const ConvProduct& p, const std::vector<Widened>& images,
+                     int image_lanes, const Config& c)
       : w_(w),
         p_(p),
+        images_(images),
+        image_lanes_(image_lanes),
         named_(w),
         rows_(static_cast<int>(knob_int(c, "rows"))),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
@@ -97,6 +104,11 @@ class Conv2dNhwcLowering {
     std::vector<StmtRef> body;
     std::vector<StmtRef> all = named_.statements();
     for (StmtRef& s : tiles_.prologue()) all.push_back(std::move(s));
+    std::vector<BufferRef> scratch = {sums_};
+    if (!images_.empty()) {
+      for (StmtRef& s : widen_together(images_, image_lanes_)) all.push_back(std::move(s));
+      for (const Widened& image : images_) scratch.push_back(image.to);
+    }
     Dim column_blocks = ir::ceildiv(tiles_.count(), kTilesOfLine);
     if (!column_blocks.as_constant()) {
       all.push_back(kb::let_index("column_blocks", kb::index(column_blocks)));
@@ -147,7 +159,7 @@ class Conv2dNhwcLowering {
     all.push_back(kb::loop(LoopKind::kThread, "item", 0,
                            p_.in[0] * line_blocks_ * column_blocks * p_.groups * p_.panels(),
                            kb::seq(std::move(body))));
-    return make_function(w_, p_.frame, name, {sums_}, {accumulators_, panel_},
+    return make_function(w_, p_.frame, name, std::move(scratch), {accumulators_, panel_},
                          kb::seq(std::move(all)));
   }
 
@@ -403,6 +415,8 @@ class Conv2dNhwcLowering {
 
   const Workload& w_;
   const ConvProduct& p_;
+  const std::vector<Widened>& images_;
+  int image_lanes_;
   NamedExtents named_;
   int rows_, unroll_;
   int64_t block_rows_;
@@ -495,9 +509,11 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
 
 Lowered Conv2dNhwcTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                                   const std::string& name) const {
-  const auto p = analyse_conv_product(w, t);
+  auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of conv2d_nhwc", to_json(c));
-  return one_kernel(Conv2dNhwcLowering(w, *p, c).run(name));
+  const std::vector<Widened> images = widen_images(*p);
+  const int lanes = images.empty() ? 1 : lanes_of(t, images[0].to->dtype);
+  return one_kernel(Conv2dNhwcLowering(w, *p, images, lanes, c).run(name));
 }
 
 }  // namespace nimble::kernels

@@ -7,6 +7,7 @@
 #include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/templates/words.h"
 
 namespace nimble::kernels {
 
@@ -109,6 +110,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   }
   // Integers are bytes that a fragment sums.
   if (!p.fragment && !is_float(p.dtype)) return {};
+  const bool narrow = p.fragment.has_value();
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};
   p.in = ir::type_of(e.args[0])->dims;
@@ -117,9 +119,10 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   if (packed) {
     const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
     taps = {kernel[0], kernel[1]};
-    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights ||
-        p.layout->group != group_of(p.fragment))
-      return {};
+    if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
+    const int64_t group = p.layout->group;
+    if (p.fragment) p.fragment = fragment_of_groups(p.image->dtype, weights_type, p.dtype, group);
+    if (group != group_of(p.fragment) || (narrow && !p.fragment)) return {};
     const ir::ImageLayout image =
         *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
     p.channels_first = !image.channels_last();

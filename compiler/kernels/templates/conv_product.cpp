@@ -85,10 +85,25 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
     const int vectors = conv_vectors(p.filters, lanes);
     panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
   }
+  if (p.widens() && has_index(w)) return {};
   if (p.sources.size() > 1 && wants_blocks(p, t)) return {};
   const bool in_parts = !parameter_buffer(w, p.frame, p.call().args[0]);
   if (in_parts && tile_fragment_of(t, p)) return {};
   return p;
+}
+
+std::vector<Widened> widen_images(ConvProduct& p) {
+  std::vector<Widened> all;
+  if (!p.widens()) return all;
+  for (ConvNhwc::Source& s : p.sources) {
+    auto copy = std::ranges::find(all, s.image, &Widened::from);  // several parts of one image
+    if (copy == all.end())
+      copy = all.insert(
+          copy, Widened::of(s.image, p.in[0] * p.in[1] * p.in[2] * s.pitch,
+                            kir::row_of(*p.fragment).a, "words" + std::to_string(all.size())));
+    s.image = copy->to;
+  }
+  return all;
 }
 
 }  // namespace nimble::kernels

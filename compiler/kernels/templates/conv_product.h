@@ -2,10 +2,12 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "compiler/kernels/target.h"
 #include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/templates/words.h"
 
 namespace nimble::kernels {
 
@@ -14,6 +16,8 @@ namespace nimble::kernels {
 // of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a
 // group of a pixel's channels, which are a multiple of it.
 struct ConvProduct : ConvNhwc, Panels {
+  // Whether image and weights are bytes that are multiplied as words (words.h).
+  bool widens() const { return fragment && image->dtype != kir::row_of(*fragment).a; }
   // An image is so many planes, one behind the other, of pixels with so many channels each.
   int64_t planes() const { return channels_first ? channels : 1; }
   int64_t depth() const { return channels_first ? 1 : channels; }
@@ -39,7 +43,11 @@ std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const Con
 
 // Nothing if the template does not serve the workload. An image of several sources is taken without
 // blocks, so one that wants them is left to whoever puts it together; and so is every image that is
-// not one tensor where matrix registers would take it then, for they are worth the copy.
+// not one tensor where matrix registers would take it then, for they are worth the copy. Who widens
+// an image waits for the others, so nobody may leave early because of an index.
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
+
+// Where a product widens its images: makes its sources parts of the copies that are given back.
+std::vector<Widened> widen_images(ConvProduct& p);
 
 }  // namespace nimble::kernels

@@ -30,7 +30,8 @@
 // Operands of bf16 and of 8 bits, and of f16 where their weights are packed for it, are multiplied
 // in groups by a fragment (tile.h): below, k then counts groups. Other weights of f16 are converted
 // as they are loaded, and where several tiles would convert the same piece of a panel, once ahead
-// of them, into a scratch.
+// of them, into a scratch. Rows of bytes that are multiplied as words (words.h) are widened block
+// by block, each thread for itself.
 //
 // A product that rounds its rows to bytes (packed_groupwise_matmul, rounded_rows.h) does that ahead
 // of all else, all threads together. The blocks of k are its groups then: each begins with sums of
@@ -53,6 +54,7 @@
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
+#include "compiler/kernels/templates/words.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -107,6 +109,10 @@ struct Product : PackedMatmul, Panels {
 
   // Whether the weights are converted on the way.
   bool converts() const { return !fragment && rhs->dtype != dtype; }
+  // Whether rows are bytes that become words ahead of the product (words.h).
+  bool widens() const { return fragment && lhs->dtype != kir::row_of(*fragment).a; }
+  // A share of the panels widens all rows: of too few, that is much of its work.
+  bool has_few_panels() const { return panels() < 32; }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -118,9 +124,12 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
     p.fragment = RoundedRows::fragment_of(p.layout);
   } else if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
     p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
-    if (!p.fragment &&
-        !(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype)))
+    if (p.fragment) {
+      p.fragment = fragment_of_groups(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
+      if (!p.fragment) return {};
+    } else if (!(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype))) {
       return {};
+    }
   }
   if (size_of(p.dtype) < 4) return {};
   if (p.layout.kind != ir::Layout::Kind::kPanel || p.layout.group != group_of(p.fragment))
@@ -150,6 +159,9 @@ class DenseLowering {
     const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
     sums_ = thread_scratch("sums", p.rounded ? DType::kF32 : p.dtype, waiting * p.width);
     if (p.converts()) converted_ = thread_scratch("converted", p.dtype, blocks_.size * p.width);
+    if (p.widens())
+      words_ = thread_scratch("words", kir::row_of(*p.fragment).a,
+                              ir::min(p.rows, block_tiles_ * rows_) * p.k);
   }
 
   kir::Function run(const std::string& name) {
@@ -158,6 +170,7 @@ class DenseLowering {
       for (StmtRef& s : p_.rounded->round()) body.push_back(std::move(s));
     body.push_back(tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim&, const Dim& count) {
       std::vector<StmtRef> in_block;
+      if (words_) in_block = widen_rows();
       if (prefetch_)
         in_block.push_back(
             kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(count, 1)))));
@@ -172,6 +185,7 @@ class DenseLowering {
     }));
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
+    if (words_) scratch.push_back(words_);
     std::vector<BufferRef> registers = {accumulators_, panel_};
     if (p_.rounded) {
       for (BufferRef& b : p_.rounded->scratch()) scratch.push_back(std::move(b));
@@ -245,6 +259,15 @@ class DenseLowering {
     return kb::seq(std::move(all));
   }
 
+  // The rows of a block of tiles, as words.
+  std::vector<StmtRef> widen_rows() const {
+    const Dim first = Dim::symbol("block_row"), count = Dim::symbol("words_count");
+    const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
+    const Dim rows = ir::min(tiles_.first_row(end), p_.rows) - first;
+    return {kb::let_index("words_count", kb::index(rows * p_.k)),
+            widen(p_.lhs, first * p_.k, words_, 0, count, p_.lanes * group_of(p_.fragment), "w_i")};
+  }
+
   // A block of the panel in the type of the sums.
   StmtRef convert(const Dim& p, int vectors, const Dim& k0, const Dim& k_extent) {
     const Dim k = Dim::symbol("q_k"), v = Dim::symbol("q_v");
@@ -284,10 +307,11 @@ class DenseLowering {
     product.unroll = unroll_;
     product.accumulators = accumulators_;
     product.panel = panel_;
-    product.lhs = p_.lhs;
+    product.lhs = words_ ? words_ : p_.lhs;
     product.rhs = converted ? converted_ : p_.rhs;
+    const Dim first_row = words_ ? Dim::symbol("block_row") : Dim(0);
     product.lhs_index = [&](const Dim& r, const Dim& k) {
-      return tiles_.row_of(t, r) * p_.k + (k0 + k) * p_.group;
+      return (tiles_.row_of(t, r) - first_row) * p_.k + (k0 + k) * p_.group;
     };
     if (p_.k % p_.group != 0) {  // the last group of a row ends where the next row begins
       product.lhs_valid = [&](const Dim& k) { return p_.k - (k0 + k) * p_.group; };
@@ -372,6 +396,7 @@ class DenseLowering {
   RowTiles tiles_;
   BufferRef accumulators_, panel_, sums_;
   BufferRef converted_;  // null if the weights are multiplied as they are
+  BufferRef words_;      // a block's rows; null if they are
 };
 
 }  // namespace
@@ -422,10 +447,15 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int64_t row_bytes = p->width * p->group * element;
   const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
+  // Rows that are widened take at most half of L2.
+  constexpr int64_t kWord = 2;
+  int64_t block_rows = 128;
+  while (p->widens() && block_rows > 32 && block_rows * p->k * kWord > t.l2_bytes / 2)
+    block_rows /= 2;
   return {{"rows", rows},
           {"k_block", p->steps() > 2 * fits && !p->rounded ? fits : int64_t{0}},
           {"unroll", int64_t{4}},
-          {"block_rows", int64_t{128}},
+          {"block_rows", block_rows},
           {"prefetch", "spread"},
           {"ahead", "none"},
           {"split", columns >= 4 ? "columns" : "rows"},
@@ -439,7 +469,8 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
   Lowered out = kernels_of_tails(w, c, p->rows, name, [&](int residue, const std::string& one) {
     return DenseLowering(w, *p, c, residue).run(one);
   });
-  out.divisible = !(p->converts() && knob_text(c, "split") == "rows");
+  out.divisible =
+      knob_text(c, "split") == "rows" ? !p->converts() : !(p->widens() && p->has_few_panels());
   return out;
 }
 

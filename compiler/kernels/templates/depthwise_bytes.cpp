@@ -60,7 +60,7 @@ std::optional<ConvNhwc> analyse(const Workload& w) {
 std::optional<kir::Fragment> fragment_for(const TargetInfo& t) {
   const kir::FragmentRow& quads = kir::row_of(kir::Fragment::kU8S8Quads);
   if (kir::has_instruction(quads, t) || kir::has_otherwise(quads, t)) return quads.id;
-  if (t.has("ssse3")) return kir::Fragment::kS16Pairs;
+  if (kir::has_otherwise(kir::row_of(kir::Fragment::kS16Pairs), t)) return kir::Fragment::kS16Pairs;
   return {};
 }
 

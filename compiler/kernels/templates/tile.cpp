@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "compiler/kernels/fragments.h"
+#include "compiler/kernels/templates/words.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -65,8 +65,7 @@ std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum, int64_
 }
 
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum) {
-  const auto fragment = fragment_of(lhs, rhs, sum);
-  return fragment && kir::is_taken(kir::row_of(*fragment), t) ? group_of(fragment) : 1;
+  return fragment_of(lhs, rhs, sum) ? group_of(packing_fragment(t, rhs)) : 1;
 }
 
 bool is_converted(DType operand, DType sum) {

@@ -3,6 +3,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
@@ -210,6 +211,52 @@ TEST_P(ProductTest, DenseOfQuads) {
   for (const int64_t k : {1, 3, 20, 22, 333})
     check_configurations(dense_workload(target_, kM, k, 40, k == 20, kQuads), target_,
                          narrow_dense(target_), one_size, 8);
+}
+
+// Whatever the target has: rows of bytes become words ahead of the product, in one block of rows
+// and in several, and the last pair of an odd row has one element.
+TEST_P(ProductTest, DenseOfBytesAsWords) {
+  for (const int64_t k : {1, 2, 3, 22, 333})
+    check_configurations(
+        dense_workload(target_, kM, k, 40, k == 22, kQuads, k == 22 ? "panel48x2" : "panel16x2"),
+        target_, "dense", one_size, 8);
+  for (const int64_t m : {1, 37, 130})
+    check_configurations(
+        dense_workload(target_, m, 12, 24, true, kQuads, "panel16x2"), target_, "dense",
+        [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 4);
+}
+
+// And as bytes, also where weights that are packed for the target are multiplied as words.
+TEST_P(ProductTest, DenseOfBytesAsBytes) {
+  for (const int64_t k : {3, 22, 333})
+    check_configurations(dense_workload(target_, kM, k, 40, k == 22, kQuads, "panel16x4"), target_,
+                         narrow_dense(target_), one_size, 4);
+}
+
+// The largest products in size: nothing saturates or wraps on the way. Behind a row's last element
+// the next row begins, and the weights that a group has for it are none: they are planted here.
+TEST_P(ProductTest, BytesAtTheirEnds) {
+  constexpr int64_t kRows = 3, kColumns = 5;
+  for (const char* layout : {"panel16x2", "panel16x4"})
+    for (const int64_t k : {1, 3, 37, 1001}) {
+      SCOPED_TRACE(fmt::format("{} of {}", layout, k));
+      const Workload w = dense_workload(target_, kRows, k, kColumns, false, kQuads, layout);
+      const Template& t = *template_for(w, target_);
+      const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");
+      std::vector<uint8_t> x(static_cast<size_t>(kRows * k), 255);
+      const ir::Layout panels = *ir::parse_layout(layout);
+      // Matrix registers take whole groups and rely on the zeros.
+      const int8_t behind = t.name() == "dense_tiles" ? 0 : 127;
+      std::vector<int8_t> packed(static_cast<size_t>(panels.panel_elements(k)), behind);
+      for (int64_t row = 0; row < k; ++row)
+        for (int64_t column = 0; column < kColumns; ++column)
+          packed[static_cast<size_t>(panels.index_of(row, column, k))] = -128;
+      std::vector<int32_t> y(static_cast<size_t>(kRows * kColumns));
+      const auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+      const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(packed), bytes(y)};
+      ASSERT_EQ(harness_mode().prepare(lowered.functions.at(0), target_)(buffers, {}, 2), 0);
+      for (const int32_t sum : y) ASSERT_EQ(sum, k * 255 * -128);
+    }
 }
 
 // What follows a product may be stored as the next one wants it.
@@ -648,6 +695,39 @@ TEST(DenseLayout, HalvesAreInPairsWhereTheyAreMultiplied) {
     EXPECT_EQ(rows_type(target_by_name(level), DType::kF16), DType::kF16) << level;
     EXPECT_EQ(rows_type(target_by_name(level), DType::kF16, false), DType::kF32) << level;
   }
+}
+
+TEST(DenseLayout, PairsOfBytesWhereNoInstructionTakesBytes) {
+  const auto groups = [](const char* level) {
+    const TargetInfo target = target_by_name(level);
+    const auto group = [](const std::string& layout) { return ir::parse_layout(layout)->group; };
+    const int64_t dense = group(dense_layout(target, DType::kI8, 96));
+    EXPECT_EQ(group(conv2d_nhwc_layout(target, DType::kI8, 96)), dense) << level;
+    EXPECT_EQ(group(dense_layout(target, DType::kBF16, 96)), 2) << level;
+    return dense;
+  };
+  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"})
+    EXPECT_EQ(groups(level), 2) << level;
+  for (const char* level : {"x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx", "aarch64",
+                            "aarch64-dotprod", "aarch64-i8mm", "aarch64-bf16", "portable"})
+    EXPECT_EQ(groups(level), 4) << level;
+  EXPECT_EQ(dense_layout(target_by_name("x86-64-v3"), DType::kI8, 96), "panel16x2");
+}
+
+// The fragment follows from the layout, so that a file for several levels has each multiply the
+// same weights.
+TEST(DenseLayout, SaysWhatMultipliesBytes) {
+  for (const char* level : {"x86-64-v3", "x86-64-v4-vnni"})
+    for (const bool words : {true, false}) {
+      const TargetInfo target = target_by_name(level);
+      const Workload w =
+          dense_workload(target, kM, 24, 40, false, kQuads, words ? "panel16x2" : "panel16x4");
+      const Template& t = *template_for(w, target);
+      const Lowered lowered = t.lower(w, t.default_config(w, target), target, "f");
+      const std::string text = print(lowered.functions.at(0));
+      EXPECT_EQ(text.find("dot.s16_pairs") != std::string::npos, words) << text;
+      EXPECT_EQ(text.find("dot.u8s8_quads") != std::string::npos, !words) << text;
+    }
 }
 
 TEST(DenseLayout, ChoosesTheWidthThatWastesLeast) {

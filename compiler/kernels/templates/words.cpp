@@ -1,0 +1,93 @@
+#include "compiler/kernels/templates/words.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/kernels/fragments.h"
+#include "compiler/kernels/templates/loops.h"
+
+namespace nimble::kernels {
+
+namespace kb = kir::build;
+using kir::BufferRef;
+using kir::Dim;
+using kir::FragmentRow;
+using kir::StmtRef;
+using kir::ValueRef;
+
+namespace {
+
+constexpr int kUnroll = 4;  // vectors that are widened in a body
+
+// Whether a type has each value of another one.
+bool has_values(DType wide, DType narrow) {
+  if (wide == narrow) return true;
+  return is_int(wide) && is_int(narrow) && size_of(narrow) < size_of(wide) &&
+         (is_signed_int(wide) || is_unsigned_int(narrow));
+}
+
+bool multiplies(const TargetInfo& t, const FragmentRow& row) {
+  return kir::has_instruction(row, t) || kir::has_otherwise(row, t);
+}
+
+}  // namespace
+
+std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights) {
+  const auto rows = kir::all_fragments();
+  const auto own = std::ranges::find(rows, weights, &FragmentRow::b);
+  if (own == rows.end()) return {};
+  if (multiplies(t, *own)) return own->id;
+  for (const FragmentRow& row : rows)
+    if (row.sum == own->sum && has_values(row.a, own->a) && has_values(row.b, own->b) &&
+        multiplies(t, row))
+      return row.id;
+  return kir::is_taken(*own, t) ? std::optional(own->id) : std::nullopt;
+}
+
+std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group) {
+  for (const FragmentRow& row : kir::all_fragments())
+    if (row.sum == sum && row.group == group && has_values(row.a, lhs) && has_values(row.b, rhs))
+      return row.id;
+  return {};
+}
+
+StmtRef widen(const BufferRef& from, const Dim& first, const BufferRef& to, const Dim& place,
+              const Dim& count, int lanes, const std::string& var) {
+  return vector_loop(var, 0, count, lanes, kUnroll, [&](const Slice& s) -> std::vector<StmtRef> {
+    const Dim source = first + s.at, target = place + s.at;
+    if (!s.valid)
+      return {kb::store(to, target, kb::cast(to->dtype, kb::load(from, source, lanes)))};
+    ValueRef last = kb::cast(to->dtype, kb::load_masked(from, source, lanes, *s.valid));
+    return {kb::store_masked(to, target, std::move(last), *s.valid)};
+  });
+}
+
+Widened Widened::of(BufferRef from, const Dim& count, DType type, const std::string& name) {
+  kir::Buffer to = *kb::buffer(name, kir::Scope::kScratch, type, count);
+  to.alignment = 64;
+  return {std::move(from), std::make_shared<const kir::Buffer>(std::move(to)), count};
+}
+
+// A loop that threads share would say that no more of them than it has iterations have something to
+// do. Shares are whole lines of bytes, so that all vectors lie at multiples of their size.
+std::vector<StmtRef> widen_together(const std::vector<Widened>& all, int lanes) {
+  constexpr int64_t kLine = 64;
+  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+  std::vector<StmtRef> out;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Widened& w = all[i];
+    const auto named = [&](const char* what) { return what + std::to_string(i); };
+    const std::string begin = named("words_begin"), count = named("words_count");
+    const Dim lines = ir::ceildiv(w.count, kLine), first = Dim::symbol(begin);
+    const auto edge = [&](const Dim& number) {
+      return ir::min(ir::floordiv(lines * number, threads) * kLine, w.count);
+    };
+    out.push_back(kb::let_index(begin, kb::index(edge(thread))));
+    out.push_back(kb::let_index(count, kb::index(edge(thread + 1) - first)));
+    out.push_back(widen(w.from, first, w.to, first, Dim::symbol(count), lanes, named("words_i")));
+  }
+  out.push_back(kb::barrier());
+  return out;
+}
+
+}  // namespace nimble::kernels

@@ -4,60 +4,13 @@
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/test/image_cases.h"
 #include "compiler/kernels/test/operator_rows.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
 namespace nimble::kernels::testing {
 namespace {
-
-struct Filter {
-  int64_t kh, kw, sh, sw, top, left, bottom, right, dh, dw, groups, in, out;
-
-  std::string attributes() const {
-    return fmt::format(
-        "strides = [{}, {}], pads = [{}, {}, {}, {}], dilations = [{}, {}], skip_padding = true",
-        sh, sw, top, left, bottom, right, dh, dw);
-  }
-  bool fits(int64_t h, int64_t w) const {
-    return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;
-  }
-  std::string str() const {
-    return fmt::format("{}x{}/{} {}->{} in {} groups", kh, kw, sh, in, out, groups);
-  }
-};
-
-// Values of b, h, w: single pixels and rows, widths around the tiles, no image at all.
-Sizes sizes_of(const Filter& f) {
-  Sizes all;
-  for (const auto& s : Sizes{{1, 7, 7},
-                             {2, 9, 31},
-                             {1, 12, 18},
-                             {0, 8, 8},
-                             {1, 3, 43},
-                             {1, 1, 29},
-                             {1, 5, 1},
-                             {1, 4, 2},
-                             {3, 2, 15},
-                             {1, 6, 14}})
-    if (f.fits(s[1], s[2])) all.push_back(s);
-  return all;
-}
-
-Case convolution(const Filter& f, const std::string& served_by) {
-  Case c;
-  c.text = fmt::format(
-      "fn @f(%x: Tensor[(b, h, w, {}), f32], %w: Tensor[({}, {}, {}, {}), f32], "
-      "%c: Tensor[({}), f32]) {{ let %y = conv2d(%x, %w, %c) {{{}, groups = {}, "
-      "layout = \"nhwc\"}}; let %r = relu(%y); %r }}",
-      f.in, f.kh, f.kw, f.in / f.groups, f.out, f.out, f.attributes(), f.groups);
-  c.served_by = served_by;
-  c.oracle = by_reference(c.text);
-  c.sizes = sizes_of(f);
-  c.tolerance = 1e-4;
-  c.configurations = 10;
-  return c;
-}
 
 TEST(Conv2dNhwc, WindowsStridesPaddingDilation) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24},
@@ -106,41 +59,6 @@ TEST(DepthwiseNhwc, WindowsStridesPaddingDilation) {
   }
 }
 
-// How a group's weights of `type` are packed: in groups of so many rows (0: as the target wants).
-ir::Layout panels_of(const Filter& f, DType type, int64_t group) {
-  ir::Layout panels =
-      *ir::parse_layout(conv2d_nhwc_layout(mode().targets.front(), type, f.out / f.groups));
-  if (group > 0) panels.group = group;
-  return panels;
-}
-
-// Weights of `type` in panels, which may be made for a machine of wider vectors; the image of the
-// same type, if it is no other one, but of u8 for i8, whose sums are i32.
-Case packed_convolution(const Filter& f, DType type, std::optional<DType> of_image = {},
-                        int64_t group = 0) {
-  const bool bytes = type == DType::kI8;
-  const DType image = of_image.value_or(bytes ? DType::kU8 : type);
-  const DType sums = bytes ? DType::kI32 : DType::kF32;
-  const int64_t n = f.out / f.groups, k = f.kh * f.kw * f.in / f.groups;
-  const ir::Layout panels = panels_of(f, type, group);
-  const std::string layout = panels.str();
-  std::string extents;
-  for (const ir::Dim& d : panels.packed_dims(k, n))
-    extents += extents.empty() ? (d * f.groups).str() : ", " + d.str();
-  Case c = convolution(f, "conv2d_nhwc");
-  c.text = fmt::format(
-      "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), {}]) {{ "
-      "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, groups = {}, {}, "
-      "layout = \"{}\"{}}}; let %r = relu(%y); %r }}",
-      f.in, name_of(image), extents, name_of(type), f.out, name_of(sums), f.kh, f.kw, f.out,
-      f.groups, f.attributes(), layout,
-      type == sums ? "" : fmt::format(", out = {}", name_of(sums)));
-  c.oracle = by_reference(c.text);
-  c.low = -1, c.high = 1;  // sums of many channels lose little where they cancel
-  if (bytes) c.low = -127, c.high = 127, c.tolerance = 0;
-  return c;
-}
-
 TEST(Conv2dNhwc, PackedWeights) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
                           {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 3, 58},
@@ -174,109 +92,6 @@ TEST(Conv2dNhwc, PackedPairs) {
     check(c);
     if (HasFatalFailure()) return;
   }
-}
-
-// Rows of a group of weights that are multiplied as bytes, and as words.
-constexpr int64_t kByteRows = 4, kWordRows = 2;
-
-// A pixel's channels are whole groups of four, and sums of bytes are exact.
-TEST(Conv2dNhwc, PackedQuads) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
-                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 4, 58},
-                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 68, 24},
-                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
-                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
-                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}}) {
-    SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kI8, {}, kByteRows);
-    // A machine's own target may have matrix registers for bytes, but not for few filters.
-    if (mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
-      c.served_by = "conv2d_tiles";
-    check(c);
-    if (HasFatalFailure()) return;
-  }
-}
-
-// The same as words, in whole pairs, whatever the target has; the image is widened ahead.
-TEST(Conv2dNhwc, PackedWords) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
-                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
-                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 58, 24},
-                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 40, 3},
-                          {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 1},
-                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 18, 72},
-                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 10, 15},
-                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 24, 8}}) {
-    SCOPED_TRACE(f.str());
-    check(packed_convolution(f, DType::kI8, {}, kWordRows));
-    if (HasFatalFailure()) return;
-  }
-}
-
-TEST(Conv2dNhwc, WordsOfOneDimension) {
-  Case c = packed_convolution({1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 6, 35}, DType::kI8, {}, kWordRows);
-  c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}, {1, 1, 701}};
-  check(c);
-}
-
-// Parts of two images, and of one.
-TEST(Conv2dNhwc, WordsOfImagesSideBySide) {
-  for (const bool one : {false, true}) {
-    Case c =
-        packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40}, DType::kI8, {}, kWordRows);
-    const auto replace = [&](const std::string& from, const std::string& to) {
-      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
-      c.text.replace(c.text.find(from), from.size(), to);
-    };
-    const std::string part =
-        "let %s = slice(%z) {axes = [3], starts = (3), ends = (15), "
-        "steps = (1)}; ";
-    replace("%x: Tensor[(b, h, w, 24), u8]",
-            one ? "%z: Tensor[(b, h, w, 15), u8]"
-                : "%x: Tensor[(b, h, w, 12), u8], %z: Tensor[(b, h, w, 15), u8]");
-    replace("{ let %y",
-            one ? "{ " + part +
-                      "let %x = slice(%z) {axes = [3], starts = (0), ends = (12), steps = (1)}; "
-                      "let %i = concat(%x, %s) {axis = 3}; let %y"
-                : "{ " + part + "let %i = concat(%x, %s) {axis = 3}; let %y");
-    replace("conv2d(%x,", "conv2d(%i,");
-    c.oracle = by_reference(c.text);
-    check(c);
-    if (HasFatalFailure()) return;
-  }
-}
-
-// The largest products in size: nothing saturates or wraps on the way.
-TEST(Conv2dNhwc, BytesAtTheirEnds) {
-  for (const int64_t group : {kByteRows, kWordRows})
-    for (const Filter& f :
-         {Filter{3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 24}, {1, 5, 1, 1, 0, 0, 0, 0, 1, 1, 1, 4, 3}})
-      for (const TargetInfo& target : mode().targets) {
-        SCOPED_TRACE(fmt::format("{} in groups of {}", f.str(), group));
-        std::string text = packed_convolution(f, DType::kI8, {}, group).text;
-        const std::string relu = "let %r = relu(%y); %r";
-        ASSERT_NE(text.find(relu), std::string::npos) << text;
-        text.replace(text.find(relu), relu.size(), "%y");
-        const Workload w = workload_of(text);
-        const Template* t = template_for(w, target);
-        ASSERT_NE(t, nullptr);
-        const Lowered lowered = t->lower(w, t->default_config(w, target), target, "k");
-        const std::vector<int64_t> sizes = {2, 7, 19};
-        constexpr int kThreads = 2;
-        const int64_t k = f.kh * f.kw * f.in;
-        const int64_t results = 2 * (7 - f.kh + 1) * (19 - f.kw + 1) * f.out;
-        const ir::Layout panels = panels_of(f, DType::kI8, group);
-        const int64_t count = (f.out + panels.width - 1) / panels.width;
-        std::vector<uint8_t> x(static_cast<size_t>(2 * 7 * 19 * f.in), 255);
-        std::vector<int8_t> weights(static_cast<size_t>(panels.panel_elements(k) * count), -128);
-        std::vector<int32_t> bias(static_cast<size_t>(f.out)), y(static_cast<size_t>(results));
-        const auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
-        const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(weights), bytes(bias),
-                                                           bytes(y)};
-        const kir::Function& kernel = lowered.functions.at(lowered.tails.choose(sizes, kThreads));
-        ASSERT_EQ(mode().run(kernel, buffers, sizes, kThreads), 0);
-        for (const int32_t sum : y) ASSERT_EQ(sum, k * 255 * -128);
-      }
 }
 
 // Runs what follows for the target with matrix registers.
@@ -504,45 +319,6 @@ TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
   const Case c =
       packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16, DType::kBF16);
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
-}
-
-TEST(Conv2dNhwc, QuadsOfOtherChannelsAreNotTaken) {
-  const Case c =
-      packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 16}, DType::kI8, {}, kByteRows);
-  EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
-}
-
-TEST(Conv2dNhwc, WordsOfOddChannelsAreNotTaken) {
-  for (const int64_t channels : {1, 3, 25}) {
-    const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, channels, 16}, DType::kI8,
-                                      {}, kWordRows);
-    EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr) << channels;
-  }
-}
-
-// Nor are groups that nothing multiplies.
-TEST(Conv2dNhwc, OtherGroupsOfBytesAreNotTaken) {
-  for (const int64_t group : {1, 3, 8}) {
-    const Case c =
-        packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 16}, DType::kI8, {}, group);
-    EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr) << group;
-  }
-}
-
-// An index in the epilogue is checked, which does not go with threads that wait for each other: who
-// widens an image does, who multiplies bytes does not.
-TEST(Conv2dNhwc, IndicesBehindWordsAreNotTaken) {
-  for (const int64_t group : {kByteRows, kWordRows}) {
-    Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 8}, DType::kI8, {}, group);
-    const auto replace = [&](const std::string& from, const std::string& to) {
-      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
-      c.text.replace(c.text.find(from), from.size(), to);
-    };
-    replace("fn @f(", "fn @f(%t: Tensor[(7, 8), i32], %i: Tensor[(1), i64], ");
-    replace("let %r = relu(%y);", "let %g = gather(%t, %i) {axis = 0}; let %r = add(%y, %g);");
-    const Template* t = template_for(workload_of(c.text), mode().targets.front());
-    EXPECT_EQ(t == nullptr, group == kWordRows);
-  }
 }
 
 TEST(Conv2d, OperandsNarrowerThanTheResultAreNotTaken) {

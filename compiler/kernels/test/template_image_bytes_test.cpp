@@ -1,0 +1,155 @@
+// Convolutions of channels-last images of bytes, as bytes and as words, against the reference
+// interpreter. Both ways run whatever instructions a target has.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/kernels/test/image_cases.h"
+
+namespace nimble::kernels::testing {
+namespace {
+
+// Rows of a group of weights that are multiplied as bytes, and as words.
+constexpr int64_t kByteRows = 4, kWordRows = 2;
+
+// A pixel's channels are whole groups of four, and sums of bytes are exact.
+TEST(Conv2dNhwc, PackedQuads) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 4, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 68, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}}) {
+    SCOPED_TRACE(f.str());
+    Case c = packed_convolution(f, DType::kI8, {}, kByteRows);
+    // A machine's own target may have matrix registers for bytes, but not for few filters.
+    if (mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
+      c.served_by = "conv2d_tiles";
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The same as words, in whole pairs, whatever the target has; the image is widened ahead.
+TEST(Conv2dNhwc, PackedWords) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 58, 24},
+                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 40, 3},
+                          {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 1},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 18, 72},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 10, 15},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 24, 8}}) {
+    SCOPED_TRACE(f.str());
+    check(packed_convolution(f, DType::kI8, {}, kWordRows));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Conv2dNhwc, WordsOfOneDimension) {
+  Case c = packed_convolution({1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 6, 35}, DType::kI8, {}, kWordRows);
+  c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}, {1, 1, 701}};
+  check(c);
+}
+
+// Parts of two images, and of one.
+TEST(Conv2dNhwc, WordsOfImagesSideBySide) {
+  for (const bool one : {false, true}) {
+    Case c =
+        packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40}, DType::kI8, {}, kWordRows);
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
+      c.text.replace(c.text.find(from), from.size(), to);
+    };
+    const std::string part =
+        "let %s = slice(%z) {axes = [3], starts = (3), ends = (15), "
+        "steps = (1)}; ";
+    replace("%x: Tensor[(b, h, w, 24), u8]",
+            one ? "%z: Tensor[(b, h, w, 15), u8]"
+                : "%x: Tensor[(b, h, w, 12), u8], %z: Tensor[(b, h, w, 15), u8]");
+    replace("{ let %y",
+            one ? "{ " + part +
+                      "let %x = slice(%z) {axes = [3], starts = (0), ends = (12), steps = (1)}; "
+                      "let %i = concat(%x, %s) {axis = 3}; let %y"
+                : "{ " + part + "let %i = concat(%x, %s) {axis = 3}; let %y");
+    replace("conv2d(%x,", "conv2d(%i,");
+    c.oracle = by_reference(c.text);
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The largest products in size: nothing saturates or wraps on the way.
+TEST(Conv2dNhwc, BytesAtTheirEnds) {
+  for (const int64_t group : {kByteRows, kWordRows})
+    for (const Filter& f :
+         {Filter{3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 24}, {1, 5, 1, 1, 0, 0, 0, 0, 1, 1, 1, 4, 3}})
+      for (const TargetInfo& target : mode().targets) {
+        SCOPED_TRACE(fmt::format("{} in groups of {}", f.str(), group));
+        std::string text = packed_convolution(f, DType::kI8, {}, group).text;
+        const std::string relu = "let %r = relu(%y); %r";
+        ASSERT_NE(text.find(relu), std::string::npos) << text;
+        text.replace(text.find(relu), relu.size(), "%y");
+        const Workload w = workload_of(text);
+        const Template* t = template_for(w, target);
+        ASSERT_NE(t, nullptr);
+        const Lowered lowered = t->lower(w, t->default_config(w, target), target, "k");
+        const std::vector<int64_t> sizes = {2, 7, 19};
+        constexpr int kThreads = 2;
+        const int64_t k = f.kh * f.kw * f.in;
+        const int64_t results = 2 * (7 - f.kh + 1) * (19 - f.kw + 1) * f.out;
+        const ir::Layout panels = panels_of(f, DType::kI8, group);
+        const int64_t count = (f.out + panels.width - 1) / panels.width;
+        std::vector<uint8_t> x(static_cast<size_t>(2 * 7 * 19 * f.in), 255);
+        std::vector<int8_t> weights(static_cast<size_t>(panels.panel_elements(k) * count), -128);
+        std::vector<int32_t> bias(static_cast<size_t>(f.out)), y(static_cast<size_t>(results));
+        const auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+        const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(weights), bytes(bias),
+                                                           bytes(y)};
+        const kir::Function& kernel = lowered.functions.at(lowered.tails.choose(sizes, kThreads));
+        ASSERT_EQ(mode().run(kernel, buffers, sizes, kThreads), 0);
+        for (const int32_t sum : y) ASSERT_EQ(sum, k * 255 * -128);
+      }
+}
+
+TEST(Conv2dNhwc, QuadsOfOtherChannelsAreNotTaken) {
+  const Case c =
+      packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 16}, DType::kI8, {}, kByteRows);
+  EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
+}
+
+TEST(Conv2dNhwc, WordsOfOddChannelsAreNotTaken) {
+  for (const int64_t channels : {1, 3, 25}) {
+    const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, channels, 16}, DType::kI8,
+                                      {}, kWordRows);
+    EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr) << channels;
+  }
+}
+
+// Nor are groups that nothing multiplies.
+TEST(Conv2dNhwc, OtherGroupsOfBytesAreNotTaken) {
+  for (const int64_t group : {1, 3, 8}) {
+    const Case c =
+        packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 16}, DType::kI8, {}, group);
+    EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr) << group;
+  }
+}
+
+// An index in the epilogue is checked, which does not go with threads that wait for each other: who
+// widens an image does, who multiplies bytes does not.
+TEST(Conv2dNhwc, IndicesBehindWordsAreNotTaken) {
+  for (const int64_t group : {kByteRows, kWordRows}) {
+    Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 8}, DType::kI8, {}, group);
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
+      c.text.replace(c.text.find(from), from.size(), to);
+    };
+    replace("fn @f(", "fn @f(%t: Tensor[(7, 8), i32], %i: Tensor[(1), i64], ");
+    replace("let %r = relu(%y);", "let %g = gather(%t, %i) {axis = 0}; let %r = add(%y, %g);");
+    const Template* t = template_for(workload_of(c.text), mode().targets.front());
+    EXPECT_EQ(t == nullptr, group == kWordRows);
+  }
+}
+
+}  // namespace
+}  // namespace nimble::kernels::testing

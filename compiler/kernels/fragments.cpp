@@ -67,6 +67,15 @@ ValueRef s16_pairs(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
   return add(add(sum, mul(lower(a), lower(b))), mul(upper(a), upper(b)));
 }
 
+ValueRef f16_pairs(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
+  const auto element = [](const ValueRef& v, int i) {
+    const ValueRef words = bitcast(DType::kU32, v);
+    const ValueRef bits = i == 0 ? words : binary(BinaryOp::kShr, words, integer(DType::kU32, 16));
+    return cast(DType::kF32, bitcast(DType::kF16, cast(DType::kU16, bits)));
+  };
+  return fma(element(a, 0), element(b, 0), fma(element(a, 1), element(b, 1), sum));
+}
+
 }  // namespace
 
 std::span<const FragmentRow> all_fragments() {
@@ -99,6 +108,10 @@ bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target) {
   });
 }
 
+bool is_taken(const FragmentRow& row, const kernels::TargetInfo& target) {
+  return !row.feature.empty() || has_otherwise(row, target);
+}
+
 ValueRef expand_dot(const Value& dot) {
   NIMBLE_CHECK(dot.kind == ValueKind::kDot);
   const ValueRef &a = dot.operands[0], &b = dot.operands[1], &sum = dot.operands[2];
@@ -109,6 +122,8 @@ ValueRef expand_dot(const Value& dot) {
       return u8s8_quads(a, b, sum);
     case Fragment::kS16Pairs:
       return s16_pairs(a, b, sum);
+    case Fragment::kF16Pairs:
+      return f16_pairs(a, b, sum);
   }
   NIMBLE_UNREACHABLE();
 }

@@ -10,6 +10,9 @@ namespace nimble::kir {
 bool has_instruction(const FragmentRow& row, const kernels::TargetInfo& target);
 // Whether it has others for the row (NIMBLE_FRAGMENT_OTHERWISE).
 bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target);
+// Whether weights for vectors of the target should be packed for the row; else elements are
+// converted as they are loaded.
+bool is_taken(const FragmentRow& row, const kernels::TargetInfo& target);
 
 // What a kDot computes, in the order of its row, with a multiply-add for every factor. How far it
 // may differ from the row stands in Fragments.def.

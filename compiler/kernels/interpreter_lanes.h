@@ -277,6 +277,11 @@ inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
     case Fragment::kS16Pairs:
       out.i = wrap(DType::kI32, sum.i + a[0].i * b[0].i + a[1].i * b[1].i);
       return out;
+    case Fragment::kF16Pairs: {
+      const auto number = [](Lane v) { return f32_from_f16(static_cast<uint16_t>(v.i)); };
+      out.f32 = std::fma(number(a[0]), number(b[0]), std::fma(number(a[1]), number(b[1]), sum.f32));
+      return out;
+    }
   }
   return out;
 }
@@ -288,8 +293,12 @@ inline Lane tile_dot_lane(TileFragment f, const Lane* a, const Lane* b, int pitc
   Lane out;
   out.i = 0;
   switch (f) {
-    case TileFragment::kBf16Tiles: {
-      const auto number = [](Lane v) { return flushed(f32_from_bf16(static_cast<uint16_t>(v.i))); };
+    case TileFragment::kBf16Tiles:
+    case TileFragment::kF16Tiles: {
+      const auto number = [f](Lane v) {
+        const auto bits = static_cast<uint16_t>(v.i);
+        return f == TileFragment::kF16Tiles ? f32_from_f16(bits) : flushed(f32_from_bf16(bits));
+      };
       float t[2] = {0, 0};
       for (int g = 0; g < groups; ++g)
         for (int j = 0; j < 2; ++j)

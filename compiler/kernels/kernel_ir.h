@@ -141,7 +141,7 @@ struct FragmentRow {
   std::string_view name;     // in the text of a kernel
   DType a, b, sum;           // element types
   int group;                 // lanes of a and of b for one lane of the sum
-  std::string_view feature;  // of a TargetInfo that has an instruction for it
+  std::string_view feature;  // of a TargetInfo that has an instruction for it; "": none has
 };
 std::span<const FragmentRow> all_fragments();
 // A feature of targets that have other instructions for a row, with its expansion's bits.

@@ -69,19 +69,20 @@ bool is_joined_for(const Expr& e, const Definitions& definitions, const UseCount
          weights[3] < weights[2];
 }
 
-// A convolution of channels-last images and HWIO weights of this shape and type as one with packed
-// weights: its call, without operands, and their type.
+// A convolution of channels-last images of a type and HWIO weights of this shape and type as one
+// with packed weights: its call, without operands, and their type.
 struct PackedConvolution {
   ir::ExprRef call;
   ir::Layout layout;
   ir::Type weights;
 };
-PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType type,
+PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pixels, DType type,
                                      const kernels::TargetInfo& target) {
   const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
   const auto groups = ir::attr<int64_t>(e.attrs, "groups");
   const int64_t per_group = n / groups;
-  const ir::Layout layout = *ir::parse_layout(kernels::conv2d_nhwc_layout(target, type, per_group));
+  const ir::Layout layout =
+      *ir::parse_layout(kernels::conv2d_nhwc_layout(target, pixels, type, per_group));
   ir::Attrs attrs = {
       {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
   for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
@@ -210,7 +211,8 @@ bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, con
   for (const ir::Dim& d : operands[1]->dims) shape.push_back(d.as_constant().value_or(0));
   if (std::find(shape.begin(), shape.end(), 0) != shape.end() || is_depthwise(e, shape))
     return false;
-  const PackedConvolution packed = packed_convolution(e, shape, operands[1]->dtype, context.target);
+  const PackedConvolution packed =
+      packed_convolution(e, shape, operands[0]->dtype, operands[1]->dtype, context.target);
   std::vector<ir::Type> types = operands;
   types[1] = packed.weights;
   return has_kernel(*packed.call, types, result, context.target, context);
@@ -256,7 +258,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
       const auto narrow_product = [&](const Atom& x, const Atom& w, DType type, int64_t k,
                                       int64_t n, bool transpose) -> std::optional<Atom> {
         const ir::Type in = ir::type_of(x);
-        const ir::Layout layout = panels(kernels::dense_layout(context.target, type, n));
+        const ir::Layout layout = panels(kernels::dense_layout(context.target, in->dtype, type, n));
         const ir::ExprRef packed = ir::make_call(
             "packed_matmul", {},
             {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
@@ -293,7 +295,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
                                               : product(e.args[0], matrix, k, n, false);
             return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
           }
-          const PackedConvolution packed = packed_convolution(e, shape, type, context.target);
+          const PackedConvolution packed =
+              packed_convolution(e, shape, pixels, type, context.target);
           if (narrow) {
             std::vector<ir::Type> types;
             for (const Atom& a : e.args) types.push_back(ir::type_of(a));

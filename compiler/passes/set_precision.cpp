@@ -4,12 +4,13 @@
 //
 //   y = matmul(x, W)    =>    n = cast(x) {dtype = bf16};  y = matmul(n, W') {out = f32}
 //
-// The other operand stays as it is where no instruction multiplies the narrow type: such weights
-// are storage, converted as they are loaded (f16). Weights that are finite stay so, else the
-// product stays wide.
+// The other operand stays as it is where the target has no instruction that multiplies the narrow
+// type: such weights are storage, converted as they are loaded (f16, but on few targets). Weights
+// that are finite stay so, else the product stays wide.
 //
 // Under every policy a product of f16 or bf16 is made in f32 and rounded at the end, which is what
-// it means; of f16 the other operand is cast up once, where it is made, instead of at each load:
+// it means; of f16 that no instruction multiplies the other operand is cast up once, where it is
+// made, instead of at each load:
 //
 //   y = matmul(x, W)    =>    v = cast(x) {dtype = f32};  z = matmul(v, W) {out = f32};
 //                             y = cast(z) {dtype = f16}
@@ -26,7 +27,7 @@
 // Only what pack-weights can lay out is narrowed, since the kernels of narrow products read packed
 // weights. These have whole groups of rows (ir::Layout): a product over a number of terms that is
 // no multiple of the group stays wide, since a row of the other operand would end within a group
-// and the kernel read over its end.
+// and the kernel read over its end. Of f16 only its other operand does.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -101,39 +102,61 @@ class Narrowing {
     const ir::Packs packs = ir::traits_of(e).packs;
     if (packs != ir::Packs::kMatrix && packs != ir::Packs::kFilters) return {};
     if (const DType type = b.var->type->dtype; is_narrow_float(type))
-      return Types{kernels::rows_type(type), type, DType::kF32};
+      return Types{rows_for(e, type, type), type, DType::kF32};
     const PrecisionRule* rule = rule_for(e);
     if (!rule) return {};
-    return Types{kernels::rows_type(rule->operands), rule->operands, rule->sums};
+    return Types{rows_for(e, rule->sums, rule->operands), rule->operands, rule->sums};
+  }
+
+  // The constant matrix that pack-weights lays out: `k` elements lie in a row of the other operand,
+  // or in a pixel of a group of it.
+  struct Matrix {
+    bool filters = false;
+    int64_t k = 0, n = 0;
+  };
+  // Of a call whose operands are `given`; nothing if it has none.
+  static std::optional<Matrix> matrix_of(const Expr& e, DType given) {
+    const ir::Packs packs = ir::traits_of(e).packs;
+    if (packs == ir::Packs::kMatrix && is_packable_product(e, given, given)) {
+      const auto& shape = e.args[1].constant->shape;
+      const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
+      return Matrix{false, shape[transposed ? 1 : 0], shape[transposed ? 0 : 1]};
+    }
+    if (packs == ir::Packs::kFilters && is_packable_convolution(e, given, given)) {
+      const auto& shape = e.args[1].constant->shape;
+      return Matrix{true, shape[2], shape[3] / ir::attr<int64_t>(e.attrs, "groups")};
+    }
+    return {};
+  }
+  // How many neighbours of a row the target multiplies at a time.
+  int64_t group_of(const Matrix& m, DType rows, DType weights) const {
+    const kernels::TargetInfo& t = context_.target;
+    return ir::parse_layout(m.filters ? kernels::conv2d_nhwc_layout(t, rows, weights, m.n)
+                                      : kernels::dense_layout(t, rows, weights, m.n))
+        ->group;
+  }
+  // The type of the other operand of a call whose operands are `given`, beside weights of a type.
+  DType rows_for(const Expr& e, DType given, DType weights) const {
+    const kernels::TargetInfo& t = context_.kernel_target();
+    const DType rows = kernels::rows_type(t, weights),
+                alone = kernels::rows_type(t, weights, false);
+    if (rows == alone) return rows;
+    const std::optional<Matrix> m = matrix_of(e, given);
+    if (!m) return alone;
+    const int64_t group = group_of(*m, rows, weights);
+    return group > 1 && m->k % group == 0 ? rows : alone;
   }
 
   // The rule by which a call is narrowed; null if by none.
   const PrecisionRule* rule_for(const Expr& e) {
     const PrecisionRule* rule = rule_of(context_.precision, ir::traits_of(e).packs);
     if (!rule || !is_float(rule->operands)) return nullptr;
-    int64_t k = 0;  // what lies in a row of the other operand, or in a pixel of a group
-    std::string layout;
-    const bool product =
-        rule->packs == ir::Packs::kMatrix && is_packable_product(e, rule->sums, rule->sums);
-    if (!context_.packs_weights())
-      return product && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
-    if (product) {
-      const auto& shape = e.args[1].constant->shape;
-      const bool transposed = ir::attr_or(e.attrs, "transpose_b", false);
-      k = shape[transposed ? 1 : 0];
-      const int64_t n = shape[transposed ? 0 : 1];
-      layout = kernels::dense_layout(context_.target, rule->operands, n);
-    }
-    if (rule->packs == ir::Packs::kFilters && is_packable_convolution(e, rule->sums, rule->sums)) {
-      const auto& shape = e.args[1].constant->shape;
-      k = shape[2];
-      const int64_t n = shape[3] / ir::attr<int64_t>(e.attrs, "groups");
-      layout = kernels::conv2d_nhwc_layout(context_.target, rule->operands, n);
-    }
-    const auto packed = ir::parse_layout(layout);
-    return packed && k % packed->group == 0 && stays_finite(e.args[1].constant, rule->operands)
-               ? rule
-               : nullptr;
+    const std::optional<Matrix> m = matrix_of(e, rule->sums);
+    if (!m) return nullptr;
+    const DType rows = rows_for(e, rule->sums, rule->operands);
+    const bool fits =
+        context_.packs_weights() ? m->k % group_of(*m, rows, rule->operands) == 0 : !m->filters;
+    return fits && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
   }
 
   // Whether the finite elements of a constant are so as `type`, too.

@@ -6,7 +6,7 @@
 // generator on the same threads: on a shared host clocks and neighbours change within
 // milliseconds, and both sides of a ratio must see the same machine. `peak_share` is the median of
 // these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
-// iteration's part of the highest peak seen. Products of bf16 and of 8 bits are measured against
+// iteration's part of the highest peak seen. Products of bf16, f16 and 8 bits are measured against
 // the peak of their own instructions, in matrix registers where the machine has them. Where bytes
 // are multiplied as words, "u8s8-bytes" has them multiplied as bytes all the same.
 //
@@ -234,7 +234,7 @@ kernels::Workload conv_workload(const Image& s, bool known, const Types& types) 
     std::vector<Dim> packed = ir::parse_layout(layout)->packed_dims(s.sums(), s.group_outputs());
     packed[0] = packed[0] * s.groups;
     weights = ir::tensor_type(std::move(packed), types.rhs);
-    if (types.lhs != types.sum) attrs["out"] = types.sum;
+    if (types.rhs != types.sum) attrs["out"] = types.sum;
     attrs["groups"] = s.groups;
     if (s.channels_first()) attrs["image_layout"] = std::string("nchw");
     attrs["kernel"] = Ints{s.kernel, s.kernel};
@@ -368,7 +368,11 @@ void add_benchmarks(const kernels::Config& config) {
     const char* name;  // in a benchmark's; none for f32
     Types types;
   };
-  std::vector<Precision> precisions = {{"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}};
+  // Weights of f16 stand beside rows of f16 where the machine multiplies them.
+  const Types f16_types = {kernels::rows_type(kernels::detect_host(), DType::kF16), DType::kF16,
+                           DType::kF32};
+  std::vector<Precision> precisions = {
+      {"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}, {"/f16", f16_types}};
   // What multiplying words gains.
   if (kernels::packing_fragment(kernels::detect_host(), kInt8Types.rhs) == kir::Fragment::kS16Pairs)
     precisions.push_back({"/u8s8-bytes", kByteTypes});
@@ -410,7 +414,7 @@ void add_benchmarks(const kernels::Config& config) {
           s.tile = tile;
           // Images with channels first and tiles are computed in f32 alone; so are depthwise
           // convolutions here, whose narrow weights are not packed.
-          const bool is_f32 = precision.types.lhs == DType::kF32;
+          const bool is_f32 = precision.types.rhs == DType::kF32;
           if (!is_f32 && (s.channels_first() || s.filters == 0)) continue;
           if (tile != 0 && !(is_f32 && s.may_have_tiles())) continue;
           auto kernel = std::make_shared<std::shared_ptr<Compiled>>();

@@ -138,7 +138,7 @@ inline kernels::Workload dense_workload(const Dim& m, int64_t k, int64_t n,
   const ir::VarRef b = ir::make_var("b", f32({n}));
   ir::BlockBuilder body;
   ir::Attrs attrs = {{"n", n}, {"k", k}, {"layout", layout}};
-  if (types.lhs != types.sum) attrs["out"] = types.sum;
+  if (types.rhs != types.sum) attrs["out"] = types.sum;
   ir::VarRef y = body.call("packed_matmul", {x, w}, std::move(attrs));
   y->type = ir::tensor_type({m, n}, types.sum);
   const auto then = [&](const std::string& op, std::vector<ir::Atom> args, ir::Attrs a = {}) {

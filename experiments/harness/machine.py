@@ -10,7 +10,7 @@ import sys
 from experiments.harness.experiment import ROOT
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8",
-         "amx_bf16")
+         "amx_bf16", "amx_fp16")
 
 
 def cpu_fields():

@@ -229,7 +229,11 @@ std::string plain_feature(std::string_view name) {
   for (char c : name)
     if (c != '.' && c != '-' && c != '_') out += c;
   static constexpr std::pair<std::string_view, std::string_view> kOfLlvm[] = {
-      {"bmi", "bmi1"}, {"fparmv8", "fp"}, {"neon", "asimd"}, {"dotprod", "asimddp"}};
+      {"bmi", "bmi1"},
+      {"fparmv8", "fp"},
+      {"neon", "asimd"},
+      {"dotprod", "asimddp"},
+      {"fp16fml", "asimdfhm"}};
   for (const auto& [theirs, ours] : kOfLlvm)
     if (out == theirs) return std::string(ours);
   return out;

@@ -27,10 +27,11 @@ constexpr FeatureBit kFeatures[] = {
     {"fp", 1, 0, 1},        {"asimd", 1, 1, 1}, {"asimddp", 1, 20, 2}, {"i8mm", 2, 13, 3},
     {"bf16", 2, 14, 4},     {"fphp", 1, 9, 0},  {"asimdhp", 1, 10, 0}, {"atomics", 1, 8, 0},
     {"asimdrdm", 1, 12, 0}, {"sve", 1, 22, 0},  {"sve2", 2, 1, 0},     {"sme", 2, 23, 0},
+    {"asimdfhm", 1, 23, 5},
 };
 
 constexpr std::string_view kLevels[] = {"aarch64", "aarch64-dotprod", "aarch64-i8mm",
-                                        "aarch64-bf16"};
+                                        "aarch64-bf16", "aarch64-fp16fml"};
 constexpr int kNamedLevels = 1;
 
 #if defined(__aarch64__)

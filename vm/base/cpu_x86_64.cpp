@@ -1,6 +1,6 @@
 // x86-64. Detection by cpuid, with xgetbv telling which register files the operating system saves:
 // AVX counts only with XCR0 bits 1-2, AVX-512 with 5-7 too, AMX with 17-18. A process must also ask
-// Linux for AMX's registers and may be refused. The levels are those of the x86-64 psABI and three
+// Linux for AMX's registers and may be refused. The levels are those of the x86-64 psABI and four
 // above them, for which it has no names.
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -56,11 +56,12 @@ constexpr FeatureBit kFeatures[] = {
     {"amx_tile", 7, 0, 'd', 24, 7, kAmx},
     {"amx_int8", 7, 0, 'd', 25, 7, kAmx},
     {"amx_bf16", 7, 0, 'd', 22, 7, kAmx},
+    {"amx_fp16", 7, 1, 'a', 21, 8, kAmx},
 };
 
-constexpr std::string_view kLevels[] = {"x86-64",       "x86-64-v2",      "x86-64-v3",
-                                        "x86-64-v4",    "x86-64-v4-vnni", "x86-64-v4-bf16",
-                                        "x86-64-v4-amx"};
+constexpr std::string_view kLevels[] = {"x86-64",        "x86-64-v2",         "x86-64-v3",
+                                        "x86-64-v4",     "x86-64-v4-vnni",    "x86-64-v4-bf16",
+                                        "x86-64-v4-amx", "x86-64-v4-amx-fp16"};
 constexpr int kLevelCount = static_cast<int>(std::size(kLevels)), kPsabiLevels = 4;
 
 #if defined(__x86_64__)

@@ -4,10 +4,13 @@
 // that come to its bits in fewer: those of AArch64, and for bytes those of x86-64 that add up pairs
 // of words. The even bytes of both factors are words there, and the odd ones are, whose products
 // and sums are exact in 32 bits. That is as many operations as f32 takes for as many terms.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/Operator.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "compiler/codegen/llvm/emitter.h"
 #include "compiler/kernels/fragments.h"
@@ -36,6 +39,8 @@ ID intrinsic_of(kir::Fragment f, int bits) {
     case kir::Fragment::kS16Pairs:
       return of(llvm::Intrinsic::x86_avx512_vpdpwssd_128, llvm::Intrinsic::x86_avx512_vpdpwssd_256,
                 llvm::Intrinsic::x86_avx512_vpdpwssd_512);
+    case kir::Fragment::kF16Pairs:
+      break;
   }
   NIMBLE_UNREACHABLE();
 }
@@ -57,6 +62,13 @@ int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) 
   if (kir::has_instruction(row, target)) return 512;
   if (const int words = widest_words(target); words > 0 && is_int(row.sum)) return words;
   return kir::has_otherwise(row, target) ? kNarrowest : 0;
+}
+
+// Whether a vector of narrow elements repeats a group of 32 bits, as Emitter::broadcast makes it.
+bool repeats_a_word(const llvm::Value* v) {
+  if (const auto* cast = llvm::dyn_cast<llvm::BitCastOperator>(v)) v = cast->getOperand(0);
+  return v->getType()->isVectorTy() && v->getType()->getScalarSizeInBits() == 32 &&
+         llvm::isSplatValue(v);
 }
 
 }  // namespace
@@ -143,6 +155,27 @@ llvm::Value* Emitter::dot_by_neon(kir::Fragment f, llvm::Value* a, llvm::Value* 
          {llvm::Intrinsic::aarch64_neon_bfmlalt, llvm::Intrinsic::aarch64_neon_bfmlalb})
       sum = b_.CreateIntrinsic(half, {}, {sum, a, c});
     return sum;
+  }
+  if (f == kir::Fragment::kF16Pairs) {
+    // fmlal takes the lower halves of its operands, fmlal2 the upper ones, or a single lane of one
+    // of them for all. So odd and even elements are put apart, once for the weights that many rows
+    // share, and of a row whose pair is for all sums nothing moves.
+    static constexpr int kApart[] = {1, 3, 5, 7, 0, 2, 4, 6};
+    llvm::Type* narrow = vector(b_.getHalfTy(), 8);
+    if (repeats_a_word(c)) std::swap(a, c);
+    llvm::Value* row = b_.CreateBitCast(a, narrow);
+    const auto lane = [&](int i) {
+      return b_.CreateShuffleVector(row, llvm::SmallVector<int, 8>(8, i));
+    };
+    const bool one_pair = repeats_a_word(a);
+    llvm::Value* odd = one_pair ? lane(1) : b_.CreateShuffleVector(row, kApart);
+    llvm::Value* even = one_pair ? lane(0) : odd;
+    c = b_.CreateShuffleVector(b_.CreateBitCast(c, narrow), kApart);
+    const auto add_half = [&](ID id, llvm::Value* to, llvm::Value* factors) {
+      return b_.CreateIntrinsic(id, {to->getType(), narrow}, {to, c, factors});
+    };
+    sum = add_half(llvm::Intrinsic::aarch64_neon_fmlal, sum, odd);
+    return add_half(llvm::Intrinsic::aarch64_neon_fmlal2, sum, even);
   }
   llvm::Type* bytes = vector(b_.getInt8Ty(), 16);
   const auto product = [&](ID id, llvm::Value* to, llvm::Value* left) {

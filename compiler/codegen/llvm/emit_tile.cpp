@@ -26,6 +26,8 @@ ID intrinsic_of(kir::TileFragment f) {
   switch (f) {
     case kir::TileFragment::kBf16Tiles:
       return llvm::Intrinsic::x86_tdpbf16ps;
+    case kir::TileFragment::kF16Tiles:
+      return llvm::Intrinsic::x86_tdpfp16ps;
     case kir::TileFragment::kU8S8Tiles:
       return llvm::Intrinsic::x86_tdpbusd;
   }

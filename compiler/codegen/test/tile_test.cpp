@@ -180,6 +180,10 @@ TEST(Tiles, AreAPartOfTheCodesHash) {
   EXPECT_NE(hash(tiles, "x86-64-v4-amx"), hash(tiles, "x86-64-v4-bf16"));
   EXPECT_NE(hash(tiles, "x86-64-v4-amx"),
             hash(tile_kernel(TileFragment::kBf16Tiles, {.zero = true}), "x86-64-v4-amx"));
+  EXPECT_EQ(hash(plain, "x86-64-v4-amx-fp16"), hash(plain, "x86-64-v4"));
+  EXPECT_EQ(hash(tiles, "x86-64-v4-amx-fp16"), hash(tiles, "x86-64-v4-amx"));
+  const Function halves = tile_kernel(TileFragment::kF16Tiles);
+  EXPECT_NE(hash(halves, "x86-64-v4-amx-fp16"), hash(halves, "x86-64-v4-amx"));
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 
 #include "compiler/driver/test/policies.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
+#include "compiler/kernels/templates/dense.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/cpu.h"
 #include "vm/base/half.h"
 
 namespace nimble::driver::testing {
@@ -161,16 +164,61 @@ TensorRef as_f16(const TensorRef& t) {
   return mapped(t, [](float v, int64_t) { return f32_from_f16(f16_from_f32(v)); });
 }
 
+// The highest level of this machine at which f16 is storage alone.
+std::string level_of_storage() {
+  std::string best;
+  for (const std::string& level : kernels::machine_levels())
+    if (host_cpu().has(level) &&
+        kernels::rows_type(kernels::target_by_name(level), DType::kF16) == DType::kF32)
+      best = level;
+  return best;
+}
+
 // Only weights are rounded to f16: where they are f16 as they stand, nothing is.
 TEST(Precision, WeightsThatAreF16LoseNothing) {
   const TensorRef w = as_f16(tensor({48, 70}, 7)), x = tensor({13, 48}, 99);
-  const auto y = [&](const Configuration& c) {
+  const auto y = [&](Configuration c) {
+    c.target = level_of_storage();
     return Compiled(product(w, false), c).run("main", {x}).at(0);
   };
   const TensorRef plain = y(Configuration{"as it is"});
   const TensorRef narrow_one = y(under(passes::Precision::kF16));
   for (int64_t i = 0; i < plain->elements(); ++i)
     ASSERT_EQ(narrow_one->value(i), plain->value(i)) << i;
+}
+
+// On targets that multiply f16 both factors are rounded to it, the other one as it comes. Their
+// portable kernels tell on every machine; what lacks a pair or a column, or leaves the other
+// operand as it is, is beyond the bound.
+TEST(Precision, BothFactorsAreF16WhereATargetMultipliesThem) {
+  for (const char* level : {"x86-64-v4-amx-fp16", "aarch64-fp16fml"}) {
+    Configuration c = under(passes::Precision::kF16);
+    c.target = level;
+    c.no_native = true;
+    SCOPED_TRACE(level);
+    const std::pair<int64_t, int64_t> sizes[] = {{2, 1}, {46, 49}, {130, 17}};
+    for (const auto& [k, n] : sizes) {
+      const bool transposed = k == 130;
+      Product p(tensor(transposed ? Shape{n, k} : Shape{k, n}, 7), transposed, c);
+      for (const int64_t rows : {0, 1, 13, 33})
+        EXPECT_EQ(p.fault(rows), "") << rows << " x " << k << " x " << n;
+    }
+    const int64_t k = 768, n = 17;
+    const TensorRef w = tensor({k, n}, 7);
+    const TensorRef pair = mapped(w, [&](float v, int64_t i) { return i / n >= k - 2 ? 0.0f : v; });
+    const TensorRef column =
+        mapped(w, [&](float v, int64_t i) { return i % n == n - 1 ? 0.0f : v; });
+    Configuration storage = under(passes::Precision::kF16);
+    storage.target = level_of_storage();
+    EXPECT_NE(Product(pair, w, false, c, c).fault(5), "");
+    EXPECT_NE(Product(column, w, false, c, c).fault(5), "");
+    EXPECT_NE(Product(w, w, false, c, storage).fault(5), "");
+    EXPECT_EQ(Compiled(product(w, false), c).report().statistics.at("set-precision.casts"), 1);
+    // Of an odd number of terms the weights are stored in f16, no more.
+    const Compiled odd(product(tensor({47, n}, 7), false), c);
+    EXPECT_EQ(odd.report().statistics.at("set-precision.products"), 1);
+    EXPECT_FALSE(odd.report().statistics.contains("set-precision.casts"));
+  }
 }
 
 // The largest f16 is 65504; from 65520 on a number would become infinite.
@@ -260,7 +308,9 @@ TEST(Precision, NarrowWeightsTakeHalfTheMemory) {
   const Compiled compiled(m, under(kNarrow));
   EXPECT_EQ(matrices(compiled.executable(), DType::kBF16), 4);
   EXPECT_EQ(matrices(compiled.executable(), DType::kF32), 0);
-  const Compiled halves(m, under(passes::Precision::kF16));
+  Configuration storage = under(passes::Precision::kF16);
+  storage.target = level_of_storage();
+  const Compiled halves(m, storage);
   EXPECT_EQ(matrices(halves.executable(), DType::kF16), 4);
   EXPECT_EQ(matrices(halves.executable(), DType::kF32), 0);
   EXPECT_FALSE(halves.report().statistics.contains("set-precision.casts"));

@@ -267,18 +267,27 @@ TEST_F(Tuned, LevelsOfTheSameCodeShareARecord) {
   const auto record = [](const WorkloadUse& use, const char* level) {
     return tuned::workload_record(use.workload, kernels::target_by_name(level), 1).canonical;
   };
-  for (const char* level : {"x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx"})
+  for (const char* level :
+       {"x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx", "x86-64-v4-amx-fp16"})
     EXPECT_EQ(record(use_, level), record(use_, "x86-64-v4"));
   EXPECT_NE(record(use_, "x86-64-v4"), record(use_, "x86-64-v3")) << "vectors are wider";
-  const WorkloadUse bf16 = workload_of(R"(fn @main(%x: Tensor[(n, 24), bf16]) {
+  const auto widened = [&](const std::string& type) {
+    return workload_of("fn @main(%x: Tensor[(n, 24), " + type + R"(]) {
   let %y = cast(%x) {dtype = f32};
   let %z = relu(%y);
   %z
 })",
-                                       "");
+                       "");
+  };
+  const WorkloadUse bf16 = widened("bf16"), f16 = widened("f16");
   EXPECT_EQ(record(bf16, "x86-64-v4-vnni"), record(bf16, "x86-64-v4"));
   EXPECT_NE(record(bf16, "x86-64-v4-bf16"), record(bf16, "x86-64-v4"));
   EXPECT_NE(record(bf16, "x86-64-v4-amx"), record(bf16, "x86-64-v4-bf16"));
+  EXPECT_EQ(record(bf16, "x86-64-v4-amx-fp16"), record(bf16, "x86-64-v4-amx"));
+  EXPECT_EQ(record(f16, "x86-64-v4-amx"), record(f16, "x86-64-v4"));
+  EXPECT_NE(record(f16, "x86-64-v4-amx-fp16"), record(f16, "x86-64-v4-amx"));
+  EXPECT_EQ(record(f16, "aarch64-bf16"), record(f16, "aarch64"));
+  EXPECT_NE(record(f16, "aarch64-fp16fml"), record(f16, "aarch64-bf16"));
 }
 
 // The target of this machine is that of its hardware's record, wherever it is asked for.

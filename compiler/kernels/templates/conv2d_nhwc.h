@@ -10,7 +10,9 @@
 namespace nimble::kernels {
 
 // The layout (compiler/ir/layout.h) in which the constant matrix (kh * kw * c_in, n) of a
-// convolution, or of a group of one, with n output channels should be packed for `t`.
-std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n);
+// convolution, or of a group of one, with n output channels should be packed for `t`, where pixels
+// are of a type, if nothing is said of rows_type(t, weights) (dense.h).
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType pixels, DType weights, int64_t n);
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType weights, int64_t n);
 
 }  // namespace nimble::kernels

@@ -98,10 +98,11 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   if (!p.image && parts) p.sources = sources_of(w, p.frame, e.args[0]);
   if (!p.sources.empty()) p.image = p.sources[0].image;
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
+  if (packed) p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
   const DType weights_type = p.weights ? p.weights->dtype : p.dtype;
   if (p.image->dtype != p.dtype || weights_type != p.dtype) {
     if (!p.weights) return {};
-    p.fragment = fragment_of(p.image->dtype, weights_type, p.dtype);
+    p.fragment = fragment_of(p.image->dtype, weights_type, p.dtype, p.layout ? p.layout->group : 1);
     // Only packed ones are converted on the way.
     if (!p.fragment &&
         !(packed && is_converted(p.image->dtype, p.dtype) && is_converted(weights_type, p.dtype)))
@@ -118,7 +119,6 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   if (packed) {
     const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
     taps = {kernel[0], kernel[1]};
-    p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
     if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
     const int64_t group = p.layout->group;
     if (p.fragment) p.fragment = fragment_of_groups(p.image->dtype, weights_type, p.dtype, group);

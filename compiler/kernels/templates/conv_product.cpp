@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/tiled_product.h"
 
@@ -26,13 +27,18 @@ int conv_vectors(int64_t channels, int lanes) {
 
 }  // namespace
 
-std::string conv2d_nhwc_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  if (const auto tiles = tile_fragment_of(t, dtype); tiles && n > tile_columns(*tiles) / 2)
-    return tile_layout(*tiles, n);
-  const int lanes = conv_lanes(t, sum_of(dtype), n);
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType pixels, DType weights, int64_t n) {
+  const DType sum = sum_of(weights);
+  const auto tiles = tile_fragment_of(t, pixels, weights, sum);
+  if (tiles && n > tile_columns(*tiles) / 2) return tile_layout(*tiles, n);
+  const int lanes = conv_lanes(t, sum, n);
   return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,
-                    group_of(packing_fragment(t, dtype))}
+                    group_for(t, pixels, weights, sum)}
       .str();
+}
+
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType weights, int64_t n) {
+  return conv2d_nhwc_layout(t, rows_type(t, weights), weights, n);
 }
 
 Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) const {

@@ -27,10 +27,11 @@
 // product: a knob, for ResNet-50 gained by it (some 5 % on a machine that was not quiet) and MiniLM
 // and MobileNet-v2 did not.
 //
-// Operands of bf16 and of 8 bits are multiplied in groups by a fragment (tile.h): below, k then
-// counts groups. Weights of f16 are converted as they are loaded, and where several tiles would
-// convert the same piece of a panel, once ahead of them, into a scratch. Rows of bytes that are
-// multiplied as words (words.h) are widened block by block, each thread for itself.
+// Operands of bf16 and of 8 bits, and of f16 where their weights are packed for it, are multiplied
+// in groups by a fragment (tile.h): below, k then counts groups. Other weights of f16 are converted
+// as they are loaded, and where several tiles would convert the same piece of a panel, once ahead
+// of them, into a scratch. Rows of bytes that are multiplied as words (words.h) are widened block
+// by block, each thread for itself.
 //
 // A product that rounds its rows to bytes (packed_groupwise_matmul, rounded_rows.h) does that ahead
 // of all else, all threads together. The blocks of k are its groups then: each begins with sums of
@@ -64,12 +65,17 @@ using kir::LoopKind;
 using kir::Scope;
 using kir::StmtRef;
 
-std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n) {
-  if (const auto tiles = tile_fragment_of(t, dtype)) return tile_layout(*tiles, n);
-  const int lanes = lanes_of(t, sum_of(dtype));
+std::string dense_layout(const TargetInfo& t, DType rows, DType weights, int64_t n) {
+  const DType sum = sum_of(weights);
+  if (const auto tiles = tile_fragment_of(t, rows, weights, sum)) return tile_layout(*tiles, n);
+  const int lanes = lanes_of(t, sum);
   const int vectors = panel_vectors((n + lanes - 1) / lanes, panel_costs(t));
-  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_of(packing_fragment(t, dtype))}
+  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_for(t, rows, weights, sum)}
       .str();
+}
+
+std::string dense_layout(const TargetInfo& t, DType weights, int64_t n) {
+  return dense_layout(t, rows_type(t, weights), weights, n);
 }
 
 std::string groupwise_layout(const TargetInfo& t, int64_t n) {
@@ -83,9 +89,13 @@ std::string groupwise_layout(const TargetInfo& t, int64_t n) {
   return words.str();
 }
 
-DType rows_type(DType weights) {
+DType rows_type(const TargetInfo& t, DType weights, bool in_groups) {
   const auto fragment = fragment_of(weights);
-  return fragment ? kir::row_of(*fragment).a : sum_of(weights);
+  if (!fragment) return sum_of(weights);
+  const kir::FragmentRow& row = kir::row_of(*fragment);
+  const bool multiplied = kir::is_taken(row, t) || tile_fragment_of(t, row.a, row.b, row.sum);
+  if (row.feature.empty() && !(multiplied && in_groups)) return row.sum;
+  return row.a;
 }
 
 namespace {
@@ -113,7 +123,7 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (p.rounded) {
     p.fragment = RoundedRows::fragment_of(p.layout);
   } else if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
-    p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype);
+    p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
     if (p.fragment) {
       p.fragment = fragment_of_groups(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
       if (!p.fragment) return {};

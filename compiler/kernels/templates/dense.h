@@ -10,15 +10,17 @@
 namespace nimble::kernels {
 
 // The layout (compiler/ir/layout.h) in which a constant (k, n) matrix of a type should be packed
-// for `t`; narrow ones in groups of rows, bytes in pairs where words alone are multiplied
-// (words.h).
-std::string dense_layout(const TargetInfo& t, DType dtype, int64_t n);
+// for `t`, where the other operand has rows of a type, if nothing is said of rows_type(t, weights);
+// narrow ones in groups of rows, bytes in pairs where words alone are multiplied (words.h).
+std::string dense_layout(const TargetInfo& t, DType rows, DType weights, int64_t n);
+std::string dense_layout(const TargetInfo& t, DType weights, int64_t n);
 // The same for the bytes of a product that rounds its rows (packed_groupwise_matmul): in groups of
 // two rows where words are multiplied, since no instruction takes bytes.
 std::string groupwise_layout(const TargetInfo& t, int64_t n);
 // The element type that rows should have for products with packed weights of a type: what the
 // weights' fragment takes, else that of the sums, even of weights that are converted as they are
-// loaded. A row's elements are loaded one by one, each as often as there are panels.
-DType rows_type(DType weights);
+// loaded. A row's elements are loaded one by one, each as often as there are panels. So it is of
+// f16 where the target has no instruction that multiplies them, or the weights are not in groups.
+DType rows_type(const TargetInfo& t, DType weights, bool in_groups = true);
 
 }  // namespace nimble::kernels

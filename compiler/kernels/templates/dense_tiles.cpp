@@ -1,7 +1,7 @@
 // The template "dense_tiles": "dense" (dense.cpp) for targets with matrix registers, of operands of
-// bf16 or 8 bits, also where it rounds its rows to bytes. Rows of all sizes are its: with a single
-// one, the columns' tiles are loaded as fast as vectors would load them, and a product of one row
-// takes no longer than its load.
+// bf16, f16 or 8 bits, also where it rounds its rows to bytes. Rows of all sizes are its: with a
+// single one, the columns' tiles are loaded as fast as vectors would load them, and a product of
+// one row takes no longer than its load.
 #include <utility>
 
 #include "compiler/kernels/templates/knobs.h"

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "compiler/kernels/templates/words.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -55,6 +56,16 @@ int RegisterTile::operand_lanes() const {
 
 std::optional<kir::Fragment> fragment_of(DType rhs) {
   return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
+}
+
+std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum, int64_t group) {
+  const auto fragment = fragment_of(lhs, rhs, sum);
+  if (fragment && group == 1 && kir::row_of(*fragment).feature.empty()) return {};
+  return fragment;
+}
+
+int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum) {
+  return fragment_of(lhs, rhs, sum) ? group_of(packing_fragment(t, rhs)) : 1;
 }
 
 bool is_converted(DType operand, DType sum) {

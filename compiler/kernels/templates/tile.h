@@ -13,9 +13,9 @@
 // holds the group of each column side by side (layout "panel48x2"). Registers and loads are as many
 // as with f32, and a step does two or four times the work.
 //
-// An f16 that is summed in f32 is no more than storage: it is converted as it is loaded, of the
-// panel a vector at a time, which is cheap, of the left-hand side element by element, which is not
-// (rows_type, dense.h).
+// An f16 that is summed in f32 is no more than storage where a target has no instruction for pairs
+// of them: it is converted as it is loaded, of the panel a vector at a time, which is cheap, of the
+// left-hand side element by element, which is not (rows_type, dense.h).
 //
 // Rows that do not divide into tiles are the tail. How it is met is a choice (Tails below):
 // measured on its own, "even" wins nearly everywhere, since a tile of 6 or 7 rows still keeps both
@@ -31,6 +31,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/target.h"
 
 namespace nimble::kernels {
 
@@ -71,6 +72,11 @@ inline constexpr int kBusySums = 6;
 // right-hand side; nothing if there is none.
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
 std::optional<kir::Fragment> fragment_of(DType rhs);
+// Of operands whose right-hand side is packed in groups of so many: none for f16 in groups of one,
+// which are converted instead.
+std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum, int64_t group);
+// In how many neighbours the right-hand side should be packed for vectors of a target.
+int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum);
 // How many elements it takes of a row at a time; 1 without one.
 int group_of(std::optional<kir::Fragment> fragment);
 // Whether without a fragment operands of a type are multiplied in that of the sums: it is theirs,

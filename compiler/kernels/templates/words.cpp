@@ -41,7 +41,7 @@ std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights
     if (row.sum == own->sum && has_values(row.a, own->a) && has_values(row.b, own->b) &&
         multiplies(t, row))
       return row.id;
-  return own->id;
+  return kir::is_taken(*own, t) ? std::optional(own->id) : std::nullopt;
 }
 
 std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group) {

@@ -29,7 +29,7 @@ namespace nimble::kernels {
 
 // The fragment that weights of a type are packed for: the first one that takes them, but where a
 // target has no instruction for that and one for a fragment of a wider type, into the same sums,
-// this one. Nothing if there is none.
+// this one. Nothing if there is none, or only for targets that have instructions for it (is_taken).
 std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights);
 
 // The fragment that multiplies operands of these types in groups of so many rows into such sums: as

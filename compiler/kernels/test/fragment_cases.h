@@ -42,6 +42,12 @@ inline std::vector<std::byte> dot_elements(DType t, size_t count, bool tame,
   std::vector<std::byte> out(count * size_of(t));
   for (size_t i = 0; i < count; ++i) {
     uint64_t bits = random();
+    if (t == DType::kF16) {  // all finite ones are tame, also subnormal ones
+      const bool finite = tame || random() % 8 != 0;
+      const uint64_t exponent = finite ? random() % 31 : 31;
+      const uint64_t fraction = finite || random() % 4 == 0 ? bits & 0x3ff : 0;
+      bits = (bits >> 63) << 15 | exponent << 10 | fraction;
+    }
     if (t == DType::kBF16 || t == DType::kF32) {
       const auto between = [&](uint64_t low, uint64_t high) {
         return low + random() % (high - low + 1);
@@ -102,8 +108,9 @@ inline double flushed(double x) {
   return std::fabs(x) < 0x1p-126 ? std::copysign(0.0, x) : x;
 }
 
-// x y + z rounded once to f32, zero where it is subnormal. The product of two bf16 is exact in f64;
-// the sum is rounded to odd there, after which a second rounding to fewer bits changes nothing.
+// x y + z rounded once to f32, zero where it is subnormal. The product of two bf16 or f16 is exact
+// in f64; the sum is rounded to odd there, after which a second rounding to fewer bits changes
+// nothing.
 inline float sum_of(double x, double y, double z) {
   const double p = x * y, s = p + z;
   if (!std::isfinite(s)) return static_cast<float>(s);

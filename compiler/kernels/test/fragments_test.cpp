@@ -52,6 +52,15 @@ int32_t s16_pairs(const DotCase& c, size_t i) {
   return static_cast<int32_t>(t);
 }
 
+// Both products are exact in f32.
+float f16_pairs(const DotCase& c, size_t i) {
+  const auto number = [i](const std::vector<std::byte>& v, size_t element) {
+    return f32_from_f16(element_at<uint16_t>(v, 2 * i + element));
+  };
+  const float odd = number(c.a, 1) * number(c.b, 1), even = number(c.a, 0) * number(c.b, 0);
+  return element_at<float>(c.sum, i) + odd + even;
+}
+
 void run(const Function& f, DotCase& c, int64_t n, bool fused = true) {
   ASSERT_EQ(verify(f), "");
   ASSERT_EQ(Interpreter(f, {.fused = fused}).run(c.arguments(), {{n}}), 0);
@@ -89,6 +98,10 @@ TEST(Fragments, OfWordsFollowTheirRow) {
   expect_the_row(Fragment::kS16Pairs, s16_pairs);
 }
 
+TEST(Fragments, OfHalvesFollowTheirRow) {
+  expect_the_row(Fragment::kF16Pairs, f16_pairs);
+}
+
 // What the row fixes where formulas agree: which element comes first, and that zeros keep signs.
 TEST(Fragments, OfBf16TakeTheOddElementFirst) {
   const auto pair = [](float even, float odd) {
@@ -108,6 +121,25 @@ TEST(Fragments, OfBf16TakeTheOddElementFirst) {
   EXPECT_TRUE(std::signbit(dot_of(pair(-0.f, -0.f), pair(1, 1), -0x1p-127f)));
   EXPECT_EQ(dot_of(pair(0x1p-127f, 0), pair(0x1p127f, 1), 2), 2) << "a subnormal factor is zero";
   EXPECT_TRUE(std::isnan(dot_of(pair(INFINITY, 0), pair(0x1p-127f, 0), 2)));
+}
+
+TEST(Fragments, OfHalvesTakeTheOddElementFirstAndFlushNothing) {
+  const auto pair = [](float even, float odd) {
+    return std::vector<uint16_t>{f16_from_f32(even), f16_from_f32(odd)};
+  };
+  const Function f = dot_kernel(Fragment::kF16Pairs, 1);
+  const auto dot_of = [&](std::vector<uint16_t> a, std::vector<uint16_t> b, float sum) {
+    std::vector<float> sums = {sum}, y(1);
+    EXPECT_EQ(Interpreter(f).run({{bytes_of(a), bytes_of(b), bytes_of(sums), bytes_of(y)}}, {{1}}),
+              0);
+    return y[0];
+  };
+  EXPECT_EQ(dot_of(pair(1, -0x1p12f), pair(1, 0x1p12f), 0x1p24f), 1);
+  EXPECT_EQ(dot_of(pair(-0x1p12f, 1), pair(0x1p12f, 1), 0x1p24f), 0);
+  EXPECT_EQ(dot_of(pair(0, 0), pair(1, 1), 0x1p-149f), 0x1p-149f) << "a subnormal sum is itself";
+  EXPECT_EQ(dot_of(pair(0x1p-24f, 0), pair(0x1p-24f, 0), 0), 0x1p-48f) << "and so is a factor";
+  EXPECT_EQ(dot_of(pair(65504, 65504), pair(65504, 65504), 0), 2 * (65504.f * 65504.f))
+      << "no sum overflows";
 }
 
 TEST(Fragments, ExpandToTheSameOnTameNumbers) {
@@ -132,6 +164,32 @@ TEST(Fragments, OfBytesExpandToTheSameEverywhere) {
   DotCase expanded = c;
   run(dot_kernel(Fragment::kU8S8Quads, 16, {.expanded = true}), expanded, n);
   EXPECT_EQ(expanded.y, c.y);
+}
+
+TEST(Fragments, OfHalvesExpandToTheSameEverywhere) {
+  std::mt19937_64 random(3);
+  const int64_t n = 2000;
+  DotCase c(Fragment::kF16Pairs, 16, n, false, random);
+  run(dot_kernel(Fragment::kF16Pairs, 16), c, n);
+  for (const bool fused : {true, false}) {
+    DotCase expanded = c;
+    run(dot_kernel(Fragment::kF16Pairs, 16, {.expanded = true}), expanded, n, fused);
+    for (size_t i = 0; i < static_cast<size_t>(16 * n); ++i)
+      ASSERT_TRUE(same_sum(DType::kF32, expanded.y, c.y, i)) << "with FMA: " << fused;
+  }
+}
+
+// Only where a target has instructions for it are weights packed for a row that has none of its
+// own.
+TEST(Fragments, OfHalvesAreTakenWhereTheyAreMultiplied) {
+  const auto taken = [](Fragment f, const char* level) {
+    return is_taken(row_of(f), kernels::target_by_name(level));
+  };
+  EXPECT_TRUE(taken(Fragment::kF16Pairs, "aarch64-fp16fml"));
+  for (const char* level : {"aarch64-bf16", "x86-64-v4-amx-fp16", "x86-64-v2", "portable"}) {
+    EXPECT_FALSE(taken(Fragment::kF16Pairs, level)) << level;
+    EXPECT_TRUE(taken(Fragment::kBf16Pairs, level)) << level;
+  }
 }
 
 // The bound of Fragments.def: roundings of what is summed, and what is flushed on the way. Checked

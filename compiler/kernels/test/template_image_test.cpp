@@ -94,19 +94,18 @@ TEST(Conv2dNhwc, PackedPairs) {
   }
 }
 
-constexpr const char* kTilesLevel = "x86-64-v4-amx";
-
 // Runs what follows for the target with matrix registers.
 class TilesNhwc : public ::testing::Test {
  protected:
+  explicit TilesNhwc(const char* level = "x86-64-v4-amx") : level_(level) {}
   void SetUp() override {
-    if (!harness_mode().runs(kTilesLevel)) GTEST_SKIP() << "this machine lacks " << kTilesLevel;
-    mode().targets = {target_by_name(kTilesLevel)};
+    if (!harness_mode().runs(level_)) GTEST_SKIP() << "this machine lacks " << level_;
+    mode().targets = {target_by_name(level_)};
   }
   void TearDown() override { mode().targets = targets_; }
-  static void check_tiles(const Filter& f, const Sizes& sizes = {}) {
+  static void check_tiles(const Filter& f, const Sizes& sizes = {}, DType type = DType::kBF16) {
     SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kBF16);
+    Case c = packed_convolution(f, type);
     c.served_by = "conv2d_tiles";
     c.configurations = 4;
     if (!sizes.empty()) c.sizes = sizes;
@@ -114,7 +113,14 @@ class TilesNhwc : public ::testing::Test {
   }
 
  private:
+  const std::string level_;
   const std::vector<TargetInfo> targets_ = mode().targets;
+};
+
+// Of f16, which not every machine with matrix registers multiplies there.
+class TilesOfHalvesNhwc : public TilesNhwc {
+ protected:
+  TilesOfHalvesNhwc() : TilesNhwc("x86-64-v4-amx-fp16") {}
 };
 
 TEST_F(TilesNhwc, WindowsStridesPaddingDilation) {
@@ -168,6 +174,19 @@ TEST_F(TilesNhwc, FewChannelsAndOddOnes) {
                           {2, 3, 1, 2, 0, 1, 1, 1, 2, 1, 2, 68, 40},
                           {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72}}) {
     check_tiles(f);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(TilesOfHalvesNhwc, WindowsGroupsAndFewChannels) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 32, 40},
+                          {3, 3, 2, 2, 0, 0, 1, 1, 1, 1, 1, 64, 16},
+                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 32, 20},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 3, 96, 99},
+                          {1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 34, 40},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 40},
+                          {2, 3, 1, 2, 0, 1, 1, 1, 2, 1, 2, 68, 40}}) {
+    check_tiles(f, {}, DType::kF16);
     if (HasFatalFailure()) return;
   }
 }
@@ -248,9 +267,26 @@ TEST(Conv2dNhwc, PackedHalves) {
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 4, 8}})
     for (const DType image : {DType::kF32, DType::kF16}) {
       SCOPED_TRACE(f.str());
-      check(packed_convolution(f, DType::kF16, image));
+      check(packed_convolution(f, DType::kF16, image, 1));
       if (HasFatalFailure()) return;
     }
+}
+
+// Packed in pairs, for whichever target: the others have the row's expansion.
+TEST(Conv2dNhwc, PackedPairsOfHalves) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 70, 24},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 8, 8}}) {
+    SCOPED_TRACE(f.str());
+    Case c = packed_convolution(f, DType::kF16, DType::kF16, 2);
+    // A machine's own target may take more than a few filters in matrix registers.
+    if (mode().targets.front().has("amx-fp16") && f.out / f.groups > 8)
+      c.served_by = "conv2d_tiles";
+    check(c);
+    if (HasFatalFailure()) return;
+  }
 }
 
 // Images of few channels as the program has them, channels first.

@@ -90,6 +90,11 @@ std::string narrow_dense(const TargetInfo& target) {
   return target.has("amx-bf16") ? "dense_tiles" : "dense";
 }
 
+// Panels of pairs of f16 as a target would have them that multiplies f16: those of bf16.
+std::string halves_in_pairs(const TargetInfo& target, int64_t n) {
+  return dense_layout(target, DType::kBF16, n);
+}
+
 // All of 0 … 130 in an order that mixes small and large.
 int64_t size_of_run(int run) {
   return static_cast<int64_t>(run) * 47 % kSizes;
@@ -175,17 +180,31 @@ TEST_P(ProductTest, DenseOfPairsInSeveralBlocks) {
         8);
 }
 
-// Converted as they are loaded.
+// Converted as they are loaded, since they are packed one by one.
 TEST_P(ProductTest, DenseOfHalves) {
+  const std::string layout = dense_layout(target_, DType::kF32, 40);
   for (const Types& types : {kHalfWeights, kHalves})
     for (const int64_t k : {1, 21, 300})
       check_configurations(
-          dense_workload(target_, kM, k, 40, k == 21, types), target_, "dense",
+          dense_workload(target_, kM, k, 40, k == 21, types, layout), target_, "dense",
           [&](int run, std::mt19937& r) {
             return k == 300 ? std::vector<int64_t>{static_cast<int64_t>(r() % 40)}
                             : one_size(run, r);
           },
           8);
+}
+
+// Packed in pairs, for whichever target: the others have the row's expansion.
+TEST_P(ProductTest, DenseOfPairsOfHalves) {
+  const char* name = target_.has("amx-fp16") ? "dense_tiles" : "dense";
+  for (const int64_t k : {1, 2, 20, 21, 300})
+    check_configurations(
+        dense_workload(target_, kM, k, 40, k == 20, kHalves, halves_in_pairs(target_, 40)), target_,
+        name,
+        [&](int run, std::mt19937& r) {
+          return k == 300 ? std::vector<int64_t>{static_cast<int64_t>(r() % 40)} : one_size(run, r);
+        },
+        8);
 }
 
 TEST_P(ProductTest, DenseOfQuads) {
@@ -280,8 +299,9 @@ constexpr const char* kTilesLevel = "x86-64-v4-amx";
 
 class TilesTest : public ::testing::Test {
  protected:
+  explicit TilesTest(const char* level = kTilesLevel) : target_(target_by_name(level)) {}
   void SetUp() override {
-    if (!harness_mode().runs(kTilesLevel)) GTEST_SKIP() << "this machine lacks " << kTilesLevel;
+    if (!harness_mode().runs(target_.level)) GTEST_SKIP() << "this machine lacks " << target_.level;
   }
   // At rows that are, but for a few tiles, 0 … 130, or such as they say.
   void check(const Dim& m, int64_t k, int64_t n, const Types& types, const std::string& layout,
@@ -295,7 +315,13 @@ class TilesTest : public ::testing::Test {
         },
         configurations);
   }
-  const TargetInfo target_ = target_by_name(kTilesLevel);
+  const TargetInfo target_;
+};
+
+// Of f16, which not every machine with matrix registers multiplies there.
+class TilesOfHalvesTest : public TilesTest {
+ protected:
+  TilesOfHalvesTest() : TilesTest("x86-64-v4-amx-fp16") {}
 };
 
 // k about the depth of a tile (32 pairs' elements, 64 quads'): of full steps, of a rest alone, of
@@ -322,6 +348,17 @@ TEST_F(TilesTest, PanelsOfOtherWidths) {
     check(kM, 70, 100, kPairs, std::string(width) + "x2", 8);
     check(kM, 70, 100, kQuads, std::string(width) + "x4", 4);
   }
+}
+
+TEST_F(TilesOfHalvesTest, DepthsColumnsAndPanels) {
+  for (const int64_t k : {1, 31, 32, 33, 62, 64, 65, 100}) check(kM, k, 40, kHalves, "", 4);
+  for (const int64_t n : {1, 15, 16, 17, 33, 97}) check(kM, 34, n, kHalves, "", 3);
+  for (const char* layout : {"panel16x2", "panel48x2", "panel64x2"})
+    check(kM, 70, 100, kHalves, layout, 4);
+}
+
+TEST_F(TilesOfHalvesTest, KnownRows) {
+  for (const int64_t m : {0, 1, 15, 16, 17, 33, 113}) check(m, 70, 33, kHalves, "", 3);
 }
 
 // A check may leave the function, so matrix registers do not stand around it.
@@ -636,6 +673,28 @@ TEST(DenseLayout, TilesTakeTwoVectors) {
   EXPECT_EQ(dense_layout(amx, DType::kI8, 17), "panel32x4");
   EXPECT_EQ(dense_layout(amx, DType::kBF16, 16), "panel16x2");
   EXPECT_EQ(dense_layout(amx, DType::kF32, 768), "panel48") << "no tiles of f32";
+}
+
+// In pairs where both factors are f16 and the target multiplies them; else rows are f32.
+TEST(DenseLayout, HalvesAreInPairsWhereTheyAreMultiplied) {
+  const auto layout = [](const char* level, DType rows) {
+    return dense_layout(target_by_name(level), rows, DType::kF16, 768);
+  };
+  for (const char* level : {"x86-64-v4", "x86-64-v4-amx"}) {
+    EXPECT_EQ(layout(level, DType::kF16), "panel48") << level;
+    EXPECT_EQ(dense_layout(target_by_name(level), DType::kF16, 768), "panel48") << level;
+    EXPECT_EQ(rows_type(target_by_name(level), DType::kF16), DType::kF32) << level;
+    EXPECT_EQ(rows_type(target_by_name(level), DType::kBF16), DType::kBF16) << level;
+  }
+  EXPECT_EQ(layout("x86-64-v4-amx-fp16", DType::kF16), "panel32x2");
+  EXPECT_EQ(layout("x86-64-v4-amx-fp16", DType::kF32), "panel48");
+  EXPECT_EQ(ir::parse_layout(layout("aarch64-fp16fml", DType::kF16))->group, 2);
+  EXPECT_EQ(ir::parse_layout(layout("aarch64-fp16fml", DType::kF32))->group, 1);
+  EXPECT_EQ(ir::parse_layout(layout("aarch64-bf16", DType::kF16))->group, 1);
+  for (const char* level : {"x86-64-v4-amx-fp16", "aarch64-fp16fml"}) {
+    EXPECT_EQ(rows_type(target_by_name(level), DType::kF16), DType::kF16) << level;
+    EXPECT_EQ(rows_type(target_by_name(level), DType::kF16, false), DType::kF32) << level;
+  }
 }
 
 TEST(DenseLayout, PairsOfBytesWhereNoInstructionTakesBytes) {

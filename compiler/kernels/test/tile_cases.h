@@ -97,9 +97,12 @@ inline double tile_bound(const TileCase& c, size_t i) {
   double magnitude = c.shape.zero ? 0 : std::fabs(element_at<float>(c.sum, i)), lost = 0;
   if (magnitude < 0x1p-126) lost = magnitude;
   const auto n = static_cast<double>(c.products());
+  const auto size = [&](const std::vector<std::byte>& factors, size_t at) -> double {
+    const auto bits = element_at<uint16_t>(factors, at);
+    return std::fabs(c.row.a == DType::kF16 ? f32_from_f16(bits) : f32_from_bf16(bits));
+  };
   for (int64_t p = 0; p < c.products(); ++p) {
-    const double x = std::fabs(f32_from_bf16(element_at<uint16_t>(c.a, c.of_a(i, p)))),
-                 y = std::fabs(f32_from_bf16(element_at<uint16_t>(c.b, c.of_b(i, p))));
+    const double x = size(c.a, c.of_a(i, p)), y = size(c.b, c.of_b(i, p));
     magnitude += x * y;
     if (x < 0x1p-126 || y < 0x1p-126) lost += x * y;
   }

@@ -37,20 +37,30 @@ void run(const Function& f, TileCase& c, bool fused = true) {
   ASSERT_EQ(Interpreter(f, {.fused = fused}).run(c.arguments(), c.symbols()), 0);
 }
 
-float bf16_tiles(const TileCase& c, size_t i) {
+// Of floats, factors as `number` reads them.
+template <class Number>
+float sums_apart(const TileCase& c, size_t i, const Number& number) {
   float all = c.shape.zero ? 0 : element_at<float>(c.sum, i);
   const int64_t taken = int64_t{c.shape.groups} * 2;
   for (int64_t step = 0; step < c.depth; ++step) {
     double even_odd[2] = {0, 0};
     for (int64_t p = step * taken; p < (step + 1) * taken; ++p) {
       double& t = even_odd[p % 2];
-      t = flushed(sum_of(flushed(f32_from_bf16(element_at<uint16_t>(c.a, c.of_a(i, p)))),
-                         flushed(f32_from_bf16(element_at<uint16_t>(c.b, c.of_b(i, p)))), t));
+      t = flushed(sum_of(number(element_at<uint16_t>(c.a, c.of_a(i, p))),
+                         number(element_at<uint16_t>(c.b, c.of_b(i, p))), t));
     }
     const double products = flushed(sum_of(1, even_odd[0], even_odd[1]));
     all = static_cast<float>(flushed(sum_of(1, flushed(all), products)));
   }
   return all;
+}
+
+float bf16_tiles(const TileCase& c, size_t i) {
+  return sums_apart(c, i, [](uint16_t bits) { return flushed(f32_from_bf16(bits)); });
+}
+
+float f16_tiles(const TileCase& c, size_t i) {
+  return sums_apart(c, i, f32_from_f16);
 }
 
 int32_t u8s8_tiles(const TileCase& c, size_t i) {
@@ -87,6 +97,9 @@ void expect_the_row(TileFragment fragment, const Expected& expected) {
 TEST(TileFragments, OfBf16FollowTheirRow) {
   expect_the_row(TileFragment::kBf16Tiles, bf16_tiles);
 }
+TEST(TileFragments, OfHalvesFollowTheirRow) {
+  expect_the_row(TileFragment::kF16Tiles, f16_tiles);
+}
 TEST(TileFragments, OfBytesFollowTheirRow) {
   expect_the_row(TileFragment::kU8S8Tiles, u8s8_tiles);
 }
@@ -108,6 +121,26 @@ TEST(TileFragments, OfBf16SumEvenAndOddElementsApart) {
   EXPECT_EQ(dot_of({1, 0, 0, 0}, -0x1p24F), -0x1p24F + 1);
   EXPECT_EQ(dot_of({0x1p-127F, 0, 0, 0}, 0x1p-127F), 0) << "subnormal numbers are zero";
   EXPECT_FALSE(std::signbit(dot_of({-0.F, -0.F, -0.F, -0.F}, -0.F))) << "sums begin at +0";
+}
+
+// Subnormal factors are what they are, a subnormal sum is zero.
+TEST(TileFragments, OfHalvesFlushSumsAlone) {
+  const Function f = tile_kernel(TileFragment::kF16Tiles, {1, 2, 1});
+  const auto dot_of = [&](const std::vector<float>& row, float weight, float sum) {
+    std::vector<uint16_t> a, b(8, f16_from_f32(weight));
+    for (const float x : row) a.push_back(f16_from_f32(x));
+    std::vector<float> sums = {sum, 0}, y(2);
+    EXPECT_EQ(
+        Interpreter(f).run({{bytes_of(a), bytes_of(b), bytes_of(sums), bytes_of(y)}}, {{1, 1}}), 0);
+    return y[0];
+  };
+  EXPECT_EQ(dot_of({0x1p12F, 0x1p-12F, -0x1p12F, 0x1p-12F}, 0x1p12F, 1), 3)
+      << "even ones cancel, odd ones do not meet them";
+  EXPECT_EQ(dot_of({0x1p12F, -0x1p12F, 0x1p-13F, 0x1p-13F}, 0x1p13F, 0), 0)
+      << "each swallows its 1";
+  EXPECT_EQ(dot_of({0x1p-24F, 0, 0, 0x1p-24F}, 0x1p-24F, 0), 0x1p-47F);
+  EXPECT_EQ(dot_of({0, 0, 0, 0}, 1, 0x1p-127F), 0);
+  EXPECT_EQ(dot_of({0, 0, 0, 0}, 1, 0x1p-126F), 0x1p-126F);
 }
 
 TEST(TileFragments, ExpandWithinTheirBound) {
@@ -155,7 +188,8 @@ TEST(TileFragments, AreHadByTheirLevel) {
     return has_tiles(kernels::target_by_name(level), f);
   };
   for (const TileFragmentRow& row : all_tile_fragments()) {
-    EXPECT_TRUE(has("x86-64-v4-amx", tile_kernel(row.id)));
+    EXPECT_TRUE(has("x86-64-v4-amx-fp16", tile_kernel(row.id)));
+    EXPECT_EQ(has("x86-64-v4-amx", tile_kernel(row.id)), row.id != TileFragment::kF16Tiles);
     for (const char* level : {"x86-64-v4-bf16", "aarch64", "portable"})
       EXPECT_FALSE(has(level, tile_kernel(row.id))) << level;
   }

@@ -374,7 +374,7 @@ std::vector<Program> programs(const kernels::TargetInfo& target) {
   }
   // Products, which unroll most.
   const auto packed = [&](DType lhs, DType rhs, DType sum, int64_t depth, int64_t columns) {
-    const std::string layout = kernels::dense_layout(target, rhs, columns);
+    const std::string layout = kernels::dense_layout(target, lhs, rhs, columns);
     std::string shape;
     for (const Dim& d : ir::parse_layout(layout)->packed_dims(depth, columns))
       shape += (shape.empty() ? "" : ", ") + d.str();
@@ -386,6 +386,7 @@ std::vector<Program> programs(const kernels::TargetInfo& target) {
   };
   packed(DType::kF32, DType::kF32, DType::kF32, 21, 40);
   packed(DType::kBF16, DType::kBF16, DType::kF32, 70, 33);
+  packed(DType::kF16, DType::kF16, DType::kF32, 70, 33);
   packed(DType::kU8, DType::kI8, DType::kI32, 133, 64);
   all.push_back(
       {"fn @f(%x: Tensor[(b, m, k), f32], %y: Tensor[(b, k, n), f32]) "
@@ -464,7 +465,7 @@ TEST_P(UnrollTemplates, ComputesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, UnrollTemplates,
-                         ::testing::Values("x86-64-v2", "x86-64-v4-amx", "portable"),
+                         ::testing::Values("x86-64-v2", "x86-64-v4-amx-fp16", "portable"),
                          [](const auto& level) {
                            std::string name = level.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -49,14 +49,19 @@ TEST(CpuTest, LoweringALevelTakesItsFeatures) {
 
 TEST(CpuTest, LevelsAboveThePsabis) {
   CpuInfo cpu = strong_cpu();
-  cpu.level = "x86-64-v4-amx";
+  cpu.level = "x86-64-v4-amx-fp16";
   cpu.features.insert(cpu.features.begin() + 3, "avx512_bf16");
+  cpu.features.insert(cpu.features.begin(), "amx_fp16");
   for (const std::string_view level : cpu_levels(CpuArchitecture::kX86_64))
     EXPECT_TRUE(cpu.has(level)) << level;
   EXPECT_FALSE(strong_cpu().has("x86-64-v4-vnni")) << "the level decides, not a feature";
+  EXPECT_TRUE(cpu.has("amx-fp16"));
+  const CpuInfo amx = limited_to_level(cpu, "x86-64-v4-amx");
+  EXPECT_TRUE(amx.has("amx_tile"));
+  EXPECT_FALSE(amx.has("amx-fp16") || amx.has("x86-64-v4-amx-fp16"));
   const CpuInfo bf16 = limited_to_level(cpu, "x86-64-v4-bf16");
   EXPECT_TRUE(bf16.has("avx512bf16"));
-  EXPECT_FALSE(bf16.has("amx_tile") || bf16.has("x86-64-v4-amx"));
+  EXPECT_FALSE(bf16.has("amx_tile") || bf16.has("amx_fp16") || bf16.has("x86-64-v4-amx"));
   const CpuInfo vnni = limited_to_level(cpu, "x86-64-v4-vnni");
   EXPECT_EQ(vnni.level, "x86-64-v4-vnni");
   EXPECT_TRUE(vnni.has("avx512vnni") && vnni.has("x86-64-v4"));
@@ -72,8 +77,8 @@ TEST(CpuTest, LevelsAboveThePsabis) {
 
 TEST(CpuTest, LevelsOfAArch64) {
   CpuInfo cpu;
-  cpu.level = "aarch64-bf16";
-  cpu.features = {"asimd", "asimddp", "asimdhp", "bf16", "fp", "i8mm"};
+  cpu.level = "aarch64-fp16fml";
+  cpu.features = {"asimd", "asimddp", "asimdfhm", "asimdhp", "bf16", "fp", "i8mm"};
   for (const std::string_view level : cpu_levels(CpuArchitecture::kAArch64))
     EXPECT_TRUE(cpu.has(level)) << level;
   for (const std::string_view level : cpu_levels(CpuArchitecture::kX86_64)) {
@@ -83,7 +88,10 @@ TEST(CpuTest, LevelsOfAArch64) {
   EXPECT_EQ(architecture_of_level("aarch64-i8mm"), CpuArchitecture::kAArch64);
   EXPECT_EQ(architecture_of_level("generic"), std::nullopt);
   // LLVM's names, which images have.
-  EXPECT_TRUE(cpu.has("fp-armv8") && cpu.has("neon") && cpu.has("dotprod"));
+  EXPECT_TRUE(cpu.has("fp-armv8") && cpu.has("neon") && cpu.has("dotprod") && cpu.has("fp16fml"));
+  const CpuInfo bf16 = limited_to_level(cpu, "aarch64-bf16");
+  EXPECT_TRUE(bf16.has("bf16"));
+  EXPECT_FALSE(bf16.has("fp16fml") || bf16.has("aarch64-fp16fml"));
   const CpuInfo dotprod = limited_to_level(cpu, "aarch64-dotprod");
   EXPECT_TRUE(dotprod.has("dotprod") && dotprod.has("aarch64"));
   EXPECT_FALSE(dotprod.has("i8mm") || dotprod.has("bf16") || dotprod.has("aarch64-i8mm"));
@@ -98,6 +106,10 @@ TEST(CpuTest, WhatCodeMayUseInShort) {
   cpu.features = {"amx_bf16", "amx_int8", "amx_tile", "avx512_bf16", "avx512_vnni", "avx512f"};
   const std::string all = "x86-64-v4+amx_tile+avx512_bf16+avx512_vnni";
   EXPECT_EQ(isa_of(cpu), all) << "records of machines have it so";
+  CpuInfo halves = cpu;
+  halves.level = "x86-64-v4-amx-fp16";
+  halves.features.insert(halves.features.begin(), "amx_fp16");
+  EXPECT_EQ(isa_of(halves), "x86-64-v4+amx_fp16+amx_tile+avx512_bf16+avx512_vnni");
   EXPECT_EQ(isa_of(limited_to_level(cpu, "x86-64-v4-vnni")), "x86-64-v4+avx512_vnni");
   EXPECT_EQ(isa_of(limited_to_level(cpu, "x86-64-v3")), "x86-64-v3");
   std::erase(cpu.features, "amx_int8");
@@ -110,7 +122,8 @@ TEST(CpuTest, WhatCodeMayUseInShort) {
 }
 
 TEST(CpuTest, WhatNeedsTileRegisters) {
-  for (const char* name : {"amx_tile", "amx-int8", "amx-bf16", "x86-64-v4-amx"})
+  for (const char* name :
+       {"amx_tile", "amx-int8", "amx-bf16", "amx-fp16", "x86-64-v4-amx", "x86-64-v4-amx-fp16"})
     EXPECT_TRUE(needs_tile_registers(name)) << name;
   for (const char* name : {"avx512_bf16", "x86-64-v4-bf16", "x86-64", "generic", "magic", ""})
     EXPECT_FALSE(needs_tile_registers(name)) << name;

@@ -4,6 +4,9 @@ import dataclasses
 from collections.abc import Callable
 
 PRECISIONS = {"f32": (), "bf16": ("--precision", "bf16")}
+# Linux's names of CPU features, of which one makes products in the type; without any, both sides
+# would be compared in what stands in for the instructions.
+INSTRUCTIONS = {"bf16": {"avx512_bf16", "amx_bf16"}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +56,12 @@ MODELS = {"bert-base": sentence_model("bert-base", "BERT-base"),
           "mobilenet-v2": image_model("mobilenet-v2", "MobileNet-v2")}
 CASES = {f"{model}-{precision}": (model, precision)
          for model in MODELS for precision in PRECISIONS}
+
+
+def measured_on(features):
+    """Returns the cases that a CPU with these features has instructions for."""
+    return [case for case, (_, precision) in CASES.items()
+            if precision not in INSTRUCTIONS or INSTRUCTIONS[precision] & set(features)]
 
 
 def title_of(case):

@@ -13,7 +13,7 @@ import sys
 import time
 import types
 
-from experiments.harness import flags
+from experiments.harness import flags, machine
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.vendor import models, records, tables
@@ -22,8 +22,8 @@ from experiments.vendor.records import MIXED, OWN, VENDOR
 
 FORMAT = 1
 BUILDS = (MIXED, OWN, VENDOR)
-FULL = {"within": "60m", "passes": 7, "rounds": 1, "burst_us": 30_000}
-QUICK = {"within": "6m", "passes": 3, "rounds": 1, "burst_us": 15_000}
+FULL = {"case_s": 450, "passes": 7, "rounds": 1, "burst_us": 30_000}
+QUICK = {"case_s": 360, "passes": 3, "rounds": 1, "burst_us": 15_000}
 QUICK_CASES = "minilm-f32"
 TUNING = 0.6  # of a case's time
 TOLERANCES = {"f32": 1e-4, "bf16": 0.05}  # largest difference of two builds, over the largest number
@@ -43,15 +43,18 @@ def parse_arguments(arguments):
                "130 interrupted")
     flags.add_within(parser, "all of it but exports, the same time for each case: tuning takes "
                              f"{round(100 * TUNING)} %% of it, then what it left is measured "
-                             f"(default {FULL['within']}, with --quick {QUICK['within']})")
+                             f"(default {FULL['case_s']} s a case, with --quick "
+                             f"{QUICK['case_s']} s)")
     parser.add_argument("--only", metavar="C[,C…]",
-                        help=f"of {known} (default: all; with --quick {QUICK_CASES})")
+                        help=f"of {known} (default: all that this CPU has instructions for; with "
+                             f"--quick {QUICK_CASES})")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="(default %(default)s)")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_CASES} alone, few passes")
     parser.add_argument("--resume", action="store_true",
                         help="take what an earlier run with the same options measured of a case")
     options = flags.parse(parser, arguments)
-    chosen = (options.only or (QUICK_CASES if options.quick else ",".join(CASES))).split(",")
+    options.full = models.measured_on(machine.flags())
+    chosen = (options.only or (QUICK_CASES if options.quick else ",".join(options.full))).split(",")
     unknown = set(chosen) - set(CASES)
     if unknown:
         parser.error(f"--only: no {', '.join(sorted(unknown))}; there are {known}")
@@ -71,7 +74,6 @@ def tune(model, precision, folder, database, seconds, threads):
 
 def start(systems, name, files, threads):
     """Starts a worker for each executable."""
-    from experiments.harness import machine
     for kind, file in files.items():
         systems.start(kind, types.SimpleNamespace(name=f"vendor/{name}"), kind, "nimble", threads,
                       machine.choose_cores(threads), {"nimble_file": str(file),
@@ -177,7 +179,6 @@ def study(name, folder, effort, options, seconds):
 
 def studied(name, folder, effort, options, seconds):
     """Returns what `study` does, or what an earlier run at this commit left of it in the folder."""
-    from experiments.harness import machine
     from experiments.harness.report import write_json
     file = folder / f"{name}.json"
     key = {"format": FORMAT, "commit": machine.provenance([])["commit"], "effort": effort,
@@ -197,7 +198,6 @@ def studied(name, folder, effort, options, seconds):
 
 
 def execute(options, arguments):
-    from experiments.harness import machine
     from experiments.images.pace import clock_text
     from experiments.studies import output, programs
     programs.need("nimble-tune", "nimble-dispatch", "nimble-db", "nimble-compile", "nimble-inspect")
@@ -206,10 +206,16 @@ def execute(options, arguments):
         raise ExperimentError(f"--threads {options.threads}: this process may use {len(cores)} "
                               "cores", USAGE)
     effort = dict(QUICK if options.quick else FULL)
-    effort["within"] = options.within or effort["within"]
+    most = effort.pop("case_s") * len(options.names)
+    effort["within"] = options.within or f"{most}s"
     folder = BUILD / "vendor"
     folder.mkdir(parents=True, exist_ok=True)
     about, whole, spent, cases = machine.describe(cores), flags.in_seconds(effort["within"]), 0.0, []
+    left_out = [] if options.only or options.quick else \
+        [name for name in CASES if name not in options.full]
+    if left_out:
+        print(f"vendor: without {', '.join(left_out)}: this CPU has no instructions for their type "
+              "(--only measures them all the same)", file=sys.stderr)
     for number, name in enumerate(options.names):
         left = max(0.0, whole - spent)
         seconds = left / (len(options.names) - number)
@@ -221,9 +227,8 @@ def execute(options, arguments):
         spent += cases[-1].get("seconds", time.monotonic() - begin)
     result = {"format": FORMAT, "experiment": "vendor", **machine.provenance(["vendor", *arguments]),
               "machine": about, "threads": options.threads, "effort": effort, "seconds": spent,
-              "models": cases, "bars": tables.bars(cases)}
-    part = options.quick or options.threads != 2 or options.names != list(CASES) or \
-        whole < flags.in_seconds(FULL["within"])
+              "models": cases, "left_out": left_out, "bars": tables.bars(cases)}
+    part = options.quick or options.threads != 2 or options.names != options.full or whole < most
     output.write("vendor-part" if part else "vendor", result, tables.markdown(result),
                  lambda figure: tables.draw(figure, result))
     return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0

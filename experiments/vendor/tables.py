@@ -11,7 +11,7 @@ from experiments.harness import statistics
 from experiments.harness.systems import NIMBLE
 from experiments.roofline import work
 from experiments.studies.output import bar_line, decimal, make_bar, markdown_table, percent
-from experiments.vendor.models import shape_text
+from experiments.vendor.models import shape_text, title_of
 from experiments.vendor.records import MIXED, OWN, VENDOR
 
 # The bars: of the time of what both can do, the vendor's over nimble's; of a whole model, without
@@ -205,6 +205,9 @@ def markdown(result):
     failed = [f"- {case['title']}: {case['failure']}" for case in cases if "failure" in case]
     if failed:
         lines += ["What failed:", "", *failed, ""]
+    if result["left_out"]:
+        names = ", ".join(map(title_of, result["left_out"]))
+        lines += [f"Not measured: {names}, whose type this CPU has no instructions for.", ""]
     lines += ["Bars:", "", *(bar_line(bar, lambda value: "–" if value is None else f"{value:.4g}",
                                       "{:g}".format) for bar in result["bars"])]
     return "\n".join(lines) + "\n"

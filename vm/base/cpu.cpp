@@ -240,12 +240,16 @@ std::string plain_feature(std::string_view name) {
 }
 
 std::string isa_of(const CpuInfo& cpu) {
-  std::string out(named_level(cpu.level));
+  std::string extras;
   const CpuArchitectureTraits* a = place_of(cpu.level).architecture;
-  if (!a) return out;
-  for (int level = static_cast<int>(a->levels.size()); level > a->named_levels; --level)
-    if (const auto all = a->features_of_level(level); cpu.missing(all).empty()) out += "+" + all[0];
-  return out;
+  // What lies above a gap makes no code another: it is of no level that is there.
+  const int levels = a ? static_cast<int>(a->levels.size()) : 0;
+  for (int level = a ? a->named_levels + 1 : 1; level <= levels; ++level) {
+    const auto all = a->features_of_level(level);
+    if (!cpu.missing(all).empty()) break;
+    extras.insert(0, "+" + all[0]);
+  }
+  return std::string(named_level(cpu.level)) + extras;
 }
 
 std::vector<std::string> features_in_isa(std::string_view extra) {

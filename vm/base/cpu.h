@@ -73,8 +73,8 @@ std::optional<CpuArchitecture> architecture_of_level(std::string_view level);
 std::string_view named_level(std::string_view level);
 
 // What code may use, as records of machines have it: a level of the psABI, and of each level above
-// it that is there the feature that stands for all that it asks for, the highest first
-// ("x86-64-v4+amx_tile+avx512_bf16+avx512_vnni").
+// it that is there, up to the first that is not, the feature that stands for all that it asks for,
+// the highest first ("x86-64-v4+amx_tile+avx512_bf16+avx512_vnni").
 std::string isa_of(const CpuInfo& cpu);
 // What a feature in such a text stands for: itself, or all of a level's.
 std::vector<std::string> features_in_isa(std::string_view feature);

@@ -114,6 +114,13 @@ TEST(CpuTest, WhatCodeMayUseInShort) {
   EXPECT_EQ(isa_of(limited_to_level(cpu, "x86-64-v3")), "x86-64-v3");
   std::erase(cpu.features, "amx_int8");
   EXPECT_EQ(isa_of(cpu), "x86-64-v4+avx512_bf16+avx512_vnni") << "all or none of a level's";
+  CpuInfo arm;
+  arm.level = "aarch64-dotprod";
+  arm.features = {"asimd", "asimddp", "asimdfhm", "fp"};
+  EXPECT_EQ(isa_of(arm), "aarch64+asimddp") << "nothing above a gap";
+  arm.level = "aarch64-fp16fml";
+  arm.features = {"asimd", "asimddp", "asimdfhm", "bf16", "fp", "i8mm"};
+  EXPECT_EQ(isa_of(arm), "aarch64+asimdfhm+bf16+i8mm+asimddp");
   EXPECT_EQ(features_in_isa("amx_tile"),
             (std::vector<std::string>{"amx_tile", "amx_int8", "amx_bf16"}));
   EXPECT_EQ(features_in_isa("avx512_vnni"), std::vector<std::string>{"avx512_vnni"});

@@ -114,10 +114,8 @@ class Lines {
              ir::min(out_width_, 1);
     p.ahead = named_.statements();
     if (p.copied()) {
-      kir::Buffer b = *kb::buffer("padded", kir::Scope::kScratch, c.image->dtype,
-                                  c.out[0] * planes * height * width * p.pixel());
-      b.alignment = 64;
-      p.lhs = std::make_shared<const kir::Buffer>(std::move(b));
+      p.lhs =
+          shared_scratch("padded", c.image->dtype, c.out[0] * planes * height * width * p.pixel());
       p.scratch = {p.lhs};
       copy(planes_of(p.vertical()), column_planes);
     }

@@ -36,6 +36,11 @@ const ir::Expr* definition(const ir::Block& block, const ir::Atom& a) {
   return nullptr;
 }
 
+BufferRef line_aligned(kir::Buffer b) {
+  b.alignment = 64;
+  return std::make_shared<const kir::Buffer>(std::move(b));
+}
+
 }  // namespace
 
 Frame make_frame(const Workload& w) {
@@ -198,9 +203,11 @@ kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<
 }
 
 BufferRef thread_scratch(const std::string& name, DType dtype, const Dim& extent) {
-  kir::Buffer b = *kb::buffer(name, kir::Scope::kThread, dtype, extent);
-  b.alignment = 64;
-  return std::make_shared<const kir::Buffer>(std::move(b));
+  return line_aligned(*kb::buffer(name, kir::Scope::kThread, dtype, extent));
+}
+
+BufferRef shared_scratch(const std::string& name, DType dtype, const Dim& extent) {
+  return line_aligned(*kb::buffer(name, kir::Scope::kScratch, dtype, extent));
 }
 
 std::vector<std::vector<size_t>> results_together(

@@ -64,8 +64,10 @@ using ColumnValue = std::function<kir::ValueRef(int v, const kir::Dim& column,
 kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<kir::Dim>& row,
                            const ColumnVectors& columns, const ColumnValue& value);
 
-// Scratch that each thread has for itself, from the beginning of a cache line on.
+// Scratch that each thread has for itself, and that all have together, from the beginning of a
+// cache line on.
 kir::BufferRef thread_scratch(const std::string& name, DType dtype, const kir::Dim& extent);
+kir::BufferRef shared_scratch(const std::string& name, DType dtype, const kir::Dim& extent);
 
 // The numbers of a group's results, by those that one walk over elements makes: of equal dims, and
 // had in vectors (`is_plain`); every other one by itself.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "compiler/kernels/templates/frame.h"
+
 namespace nimble::kernels {
 
 namespace kb = kir::build;
@@ -17,12 +19,6 @@ namespace {
 
 // The registers of a group.
 constexpr int kMost = 0, kLeast = 1, kPoison = 2;
-
-BufferRef shared_scratch(const std::string& name, DType dtype, const Dim& extent) {
-  kir::Buffer b = *kb::buffer(name, Scope::kScratch, dtype, extent);
-  b.alignment = 64;
-  return std::make_shared<const kir::Buffer>(std::move(b));
-}
 
 }  // namespace
 

@@ -200,10 +200,7 @@ class WinogradLowering {
         tiles_(count_, rows_, knob_text(c, "tails"), 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = panel_registers(p.dtype, p.vectors, p.lanes, {});
-    kir::Buffer image = *kb::buffer("transformed", Scope::kScratch, p.dtype,
-                                    p.tiles * (form_.products() * p.channels));
-    image.alignment = 64;
-    image_ = std::make_shared<const kir::Buffer>(std::move(image));
+    image_ = shared_scratch("transformed", p.dtype, p.tiles * (form_.products() * p.channels));
     sums_ = thread_scratch("sums", p.dtype, form_.products() * group_rows() * p.width);
     pixels_ = thread_scratch("pixels", p.dtype, form_.tile * form_.tile * p.width);
   }

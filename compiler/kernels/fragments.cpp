@@ -108,6 +108,10 @@ bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target) {
   });
 }
 
+bool multiplies(const FragmentRow& row, const kernels::TargetInfo& target) {
+  return has_instruction(row, target) || has_otherwise(row, target);
+}
+
 bool is_taken(const FragmentRow& row, const kernels::TargetInfo& target) {
   return !row.feature.empty() || has_otherwise(row, target);
 }

@@ -10,6 +10,8 @@ namespace nimble::kir {
 bool has_instruction(const FragmentRow& row, const kernels::TargetInfo& target);
 // Whether it has others for the row (NIMBLE_FRAGMENT_OTHERWISE).
 bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target);
+// Whether it has either.
+bool multiplies(const FragmentRow& row, const kernels::TargetInfo& target);
 // Whether weights for vectors of the target should be packed for the row; else elements are
 // converted as they are loaded.
 bool is_taken(const FragmentRow& row, const kernels::TargetInfo& target);

@@ -102,7 +102,9 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   const DType weights_type = p.weights ? p.weights->dtype : p.dtype;
   if (p.image->dtype != p.dtype || weights_type != p.dtype) {
     if (!p.weights) return {};
-    p.fragment = fragment_of(p.image->dtype, weights_type, p.dtype, p.layout ? p.layout->group : 1);
+    p.fragment = p.layout
+                     ? fragment_of_groups(p.image->dtype, weights_type, p.dtype, p.layout->group)
+                     : fragment_of(p.image->dtype, weights_type, p.dtype);
     // Only packed ones are converted on the way.
     if (!p.fragment &&
         !(packed && is_converted(p.image->dtype, p.dtype) && is_converted(weights_type, p.dtype)))
@@ -110,7 +112,6 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   }
   // Integers are bytes that a fragment sums.
   if (!p.fragment && !is_float(p.dtype)) return {};
-  const bool narrow = p.fragment.has_value();
   if (e.args.size() == 3 && !e.args[2].is_constant() && !parameter_buffer(w, p.frame, e.args[2]))
     return {};
   p.in = ir::type_of(e.args[0])->dims;
@@ -120,9 +121,7 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
     const auto& kernel = ir::attr<std::vector<int64_t>>(e.attrs, "kernel");
     taps = {kernel[0], kernel[1]};
     if (!p.layout || p.layout->kind != ir::Layout::Kind::kPanel || !p.weights) return {};
-    const int64_t group = p.layout->group;
-    if (p.fragment) p.fragment = fragment_of_groups(p.image->dtype, weights_type, p.dtype, group);
-    if (group != group_of(p.fragment) || (narrow && !p.fragment)) return {};
+    if (p.layout->group != group_of(p.fragment)) return {};
     const ir::ImageLayout image =
         *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
     p.channels_first = !image.channels_last();

@@ -81,12 +81,10 @@ std::string dense_layout(const TargetInfo& t, DType weights, int64_t n) {
 std::string groupwise_layout(const TargetInfo& t, int64_t n) {
   const kir::FragmentRow& bytes = kir::row_of(kir::Fragment::kU8S8Quads);
   const std::string layout = dense_layout(t, DType::kI8, n);
-  if (tile_fragment_of(t, DType::kI8) || kir::has_instruction(bytes, t) ||
-      kir::has_otherwise(bytes, t))
-    return layout;
-  ir::Layout words = *ir::parse_layout(layout);
-  words.group = kir::row_of(kir::Fragment::kS16Pairs).group;
-  return words.str();
+  if (tile_fragment_of(t, DType::kI8) || kir::multiplies(bytes, t)) return layout;
+  ir::Layout pairs = *ir::parse_layout(layout);
+  pairs.group = kir::row_of(kir::Fragment::kS16Pairs).group;
+  return pairs.str();
 }
 
 DType rows_type(const TargetInfo& t, DType weights, bool in_groups) {
@@ -123,13 +121,10 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   if (p.rounded) {
     p.fragment = RoundedRows::fragment_of(p.layout);
   } else if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
-    p.fragment = fragment_of(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
-    if (p.fragment) {
-      p.fragment = fragment_of_groups(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
-      if (!p.fragment) return {};
-    } else if (!(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype))) {
+    p.fragment = fragment_of_groups(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
+    if (!p.fragment &&
+        !(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype)))
       return {};
-    }
   }
   if (size_of(p.dtype) < 4) return {};
   if (p.layout.kind != ir::Layout::Kind::kPanel || p.layout.group != group_of(p.fragment))
@@ -448,10 +443,11 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
   const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
   const int64_t columns = p->panels();
   // Rows that are widened take at most half of L2.
-  constexpr int64_t kWord = 2;
   int64_t block_rows = 128;
-  while (p->widens() && block_rows > 32 && block_rows * p->k * kWord > t.l2_bytes / 2)
-    block_rows /= 2;
+  if (p->widens()) {
+    const auto widened = static_cast<int64_t>(size_of(kir::row_of(*p->fragment).a));
+    while (block_rows > 32 && block_rows * p->k * widened > t.l2_bytes / 2) block_rows /= 2;
+  }
   return {{"rows", rows},
           {"k_block", p->steps() > 2 * fits && !p->rounded ? fits : int64_t{0}},
           {"unroll", int64_t{4}},

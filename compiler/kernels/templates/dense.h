@@ -14,8 +14,11 @@ namespace nimble::kernels {
 // narrow ones in groups of rows, bytes in pairs where words alone are multiplied (words.h).
 std::string dense_layout(const TargetInfo& t, DType rows, DType weights, int64_t n);
 std::string dense_layout(const TargetInfo& t, DType weights, int64_t n);
-// The same for the bytes of a product that rounds its rows (packed_groupwise_matmul): in groups of
-// two rows where words are multiplied, since no instruction takes bytes.
+// The same for the bytes of a product that rounds its rows (packed_groupwise_matmul): where no
+// instruction takes bytes, in groups of two rows, which are multiplied as i16. Other products'
+// bytes stay in groups of four where none takes pairs of i16 either (plain aarch64, portable): rows
+// that come as bytes would have to be widened for pairs, which rounded rows need not be, for they
+// are made in either type.
 std::string groupwise_layout(const TargetInfo& t, int64_t n);
 // The element type that rows should have for products with packed weights of a type: what the
 // weights' fragment takes, else that of the sums, even of weights that are converted as they are

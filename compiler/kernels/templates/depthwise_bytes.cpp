@@ -59,7 +59,7 @@ std::optional<ConvNhwc> analyse(const Workload& w) {
 // How a target multiplies: by a fragment, or element by element.
 std::optional<kir::Fragment> fragment_for(const TargetInfo& t) {
   const kir::FragmentRow& quads = kir::row_of(kir::Fragment::kU8S8Quads);
-  if (kir::has_instruction(quads, t) || kir::has_otherwise(quads, t)) return quads.id;
+  if (kir::multiplies(quads, t)) return quads.id;
   if (kir::has_otherwise(kir::row_of(kir::Fragment::kS16Pairs), t)) return kir::Fragment::kS16Pairs;
   return {};
 }

@@ -58,12 +58,6 @@ std::optional<kir::Fragment> fragment_of(DType rhs) {
   return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
 }
 
-std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum, int64_t group) {
-  const auto fragment = fragment_of(lhs, rhs, sum);
-  if (fragment && group == 1 && kir::row_of(*fragment).feature.empty()) return {};
-  return fragment;
-}
-
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum) {
   return fragment_of(lhs, rhs, sum) ? group_of(packing_fragment(t, rhs)) : 1;
 }

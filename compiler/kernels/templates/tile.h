@@ -72,9 +72,6 @@ inline constexpr int kBusySums = 6;
 // right-hand side; nothing if there is none.
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
 std::optional<kir::Fragment> fragment_of(DType rhs);
-// Of operands whose right-hand side is packed in groups of so many: none for f16 in groups of one,
-// which are converted instead.
-std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum, int64_t group);
 // In how many neighbours the right-hand side should be packed for vectors of a target.
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum);
 // How many elements it takes of a row at a time; 1 without one.

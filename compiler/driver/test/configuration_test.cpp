@@ -117,6 +117,78 @@ TEST(SeveralLevels, AgreeWithTheReference) {
   }
 }
 
+// Weights that are packed for what the highest level of a file multiplies: the code of each lower
+// one reads them, with other instructions or none of the kind.
+TEST(SeveralLevels, ReadFactorsThatArePackedForOthersInstructions) {
+  const auto convolution = [](const char* type, const char* weights, const char* rest) {
+    return fmt::format(
+        "fn @main(%x: Tensor[(b, 6, h, w), {0}]) {{\n"
+        "{1}"
+        "  let %u = reshape(%t) {{shape = (40, 6, 3, 3)}};\n"
+        "  let %a = conv2d(%x, %u) {{strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], "
+        "groups = 1{2}",
+        type, weights, rest);
+  };
+  const std::vector<Sizes> images = {{{"b", 1}, {"h", 7}, {"w", 9}},
+                                     {{"b", 2}, {"h", 1}, {"w", 5}},
+                                     {{"b", 1}, {"h", 13}, {"w", 33}}};
+  // Of bytes, scaled and rounded behind the sums as a quantised model has it; no groups of four.
+  Program bytes{"convolution of bytes",
+                convolution("u8",
+                            "  let %i = range() {count = 2160, start = 0, step = 7, dtype = i64};\n"
+                            "  let %t = cast(%i) {dtype = i8};\n",
+                            ", out = i32};\n"
+                            "  let %f = cast(%a) {dtype = f32};\n"
+                            "  let %s = mul(%f, 0.002f32);\n"
+                            "  let %r = round(%s);\n"
+                            "  let %k = clip(%r) {min = 0.0, max = 255.0};\n"
+                            "  let %q = cast(%k) {dtype = u8};\n"
+                            "  %q\n}")};
+  bytes.values = {0, 255};
+  bytes.tolerance = 0;
+  bytes.sizes = images;
+  Program halves{
+      "convolution of f16",
+      convolution("f16",
+                  "  let %i = range() {count = 2160, start = 0, step = 1, dtype = f32};\n"
+                  "  let %s = sin(%i);\n"
+                  "  let %t = cast(%s) {dtype = f16};\n",
+                  "};\n  %a\n}")};
+  halves.values = {-1, 1};
+  halves.sizes = images;
+  const Program product{"product of f16",
+                        "fn @main(%x: Tensor[(b, 12), f16]) {\n"
+                        "  let %i = range() {count = 480, start = 0, step = 1, dtype = f32};\n"
+                        "  let %s = sin(%i);\n"
+                        "  let %t = cast(%s) {dtype = f16};\n"
+                        "  let %u = reshape(%t) {shape = (12, 40)};\n"
+                        "  let %y = matmul(%x, %u);\n"
+                        "  %y\n}"};
+  struct File {
+    const char* target;
+    std::vector<std::string> lower;
+    std::vector<Program> programs;
+  };
+  const std::vector<File> files = {
+      {"x86-64-v3", {"x86-64-v2"}, {bytes}},
+      {"x86-64-v4-vnni", {"x86-64-v3", "x86-64-v2"}, {bytes}},
+      {"x86-64-v4-amx-fp16", {"x86-64-v4", "x86-64-v3"}, {halves, product}},
+      {"aarch64-fp16fml", {"aarch64-bf16", "aarch64"}, {halves, product}},
+  };
+  for (const File& file : files)
+    for (const std::string& lower : file.lower) {
+      if (!host_cpu().has(lower)) continue;
+      Configuration c{lower + " of a file for " + file.target};
+      c.target = file.target;
+      c.image = lower;
+      for (const bool no_native : {false, true}) {
+        c.no_native = no_native;
+        for (const Program& p : file.programs) check_program(p, c, 4);
+        if (HasFailure()) return;
+      }
+    }
+}
+
 TEST(SeveralLevels, TheLoadTakesTheBestThatTheMachineRuns) {
   const kernels::TargetInfo host = kernels::detect_host();
   const ir::Module m = ir::parse_module(packed_weights()[2].text, "t.nir");

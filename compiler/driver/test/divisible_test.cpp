@@ -41,6 +41,7 @@ TEST(Divisible, ProductsThatWidenRowsForFewColumnsAreNot) {
   };
   EXPECT_TRUE(product(16)) << "split by rows";
   EXPECT_FALSE(product(96));
+  EXPECT_TRUE(product(1024)) << "of many panels a share has enough to do beside";
 }
 
 // Few columns of many rows: threads add up parts of them, meet, and add up the parts.

@@ -315,6 +315,16 @@ TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
   }
 }
 
+// Packed one by one they are no pairs: each is converted as it is loaded.
+TEST(Conv2dNhwc, PackedBf16OneByOne) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 40},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15}}) {
+    SCOPED_TRACE(f.str());
+    check(packed_convolution(f, DType::kBF16, {}, 1));
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(Conv2dNhwc, PairsOfOddChannelsAreNotTaken) {
   const Case c =
       packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 16}, DType::kBF16, DType::kBF16);

@@ -213,9 +213,9 @@ TEST_P(ProductTest, DenseOfQuads) {
                          narrow_dense(target_), one_size, 8);
 }
 
-// Whatever the target has: rows of bytes become words ahead of the product, in one block of rows
+// Whatever the target has: rows of bytes become i16 ahead of the product, in one block of rows
 // and in several, and the last pair of an odd row has one element.
-TEST_P(ProductTest, DenseOfBytesAsWords) {
+TEST_P(ProductTest, DenseOfBytesAsI16) {
   for (const int64_t k : {1, 2, 3, 22, 333})
     check_configurations(
         dense_workload(target_, kM, k, 40, k == 22, kQuads, k == 22 ? "panel48x2" : "panel16x2"),
@@ -226,7 +226,7 @@ TEST_P(ProductTest, DenseOfBytesAsWords) {
         [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 4);
 }
 
-// And as bytes, also where weights that are packed for the target are multiplied as words.
+// And as bytes, also where weights that are packed for the target are multiplied as i16.
 TEST_P(ProductTest, DenseOfBytesAsBytes) {
   for (const int64_t k : {3, 22, 333})
     check_configurations(dense_workload(target_, kM, k, 40, k == 22, kQuads, "panel16x4"), target_,
@@ -277,22 +277,32 @@ TEST_P(ProductTest, DenseOfPairsStoresPairs) {
 
 // The row behind an odd one begins with what must not be multiplied, not even by zero.
 TEST_P(ProductTest, AnOddRowOfPairsEndsWhereItEnds) {
-  const Workload w = dense_workload(target_, 2, 3, 5, false, kPairs);
-  const Template& t = *template_for(w, target_);
-  const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");
-  const uint16_t one = bf16_from_f32(1), infinite = bf16_from_f32(INFINITY);
-  std::vector<uint16_t> x = {one, one, one, infinite, one, one};
-  const auto weights = ir::parse_layout(dense_layout(target_, DType::kBF16, 5));
-  std::vector<uint16_t> packed(static_cast<size_t>(weights->panel_elements(3) *
-                                                   ((5 + weights->width - 1) / weights->width)));
-  for (int64_t row = 0; row < 3; ++row)
-    for (int64_t column = 0; column < 5; ++column)
-      packed[static_cast<size_t>(weights->index_of(row, column, 3))] = one;
-  std::vector<float> y(10);
-  const auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
-  const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(packed), bytes(y)};
-  ASSERT_EQ(harness_mode().prepare(lowered.functions.at(0), target_)(buffers, {}, 1), 0);
-  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(y[i], i < 5 ? 3 : INFINITY) << i;
+  const std::string layout = dense_layout(target_, DType::kBF16, 5);
+  const ir::Layout weights = *ir::parse_layout(layout);
+  for (const Types& types : {kPairs, kHalves})
+    for (const float first : {INFINITY, NAN}) {
+      SCOPED_TRACE(fmt::format("{} in {}", first, name_of(types.lhs)));
+      const Workload w = dense_workload(target_, 2, 3, 5, false, types, layout);
+      const Template& t = *template_for(w, target_);
+      const Lowered lowered = t.lower(w, t.default_config(w, target_), target_, "f");
+      const auto narrow = [&](float v) {
+        return types.lhs == DType::kF16 ? f16_from_f32(v) : bf16_from_f32(v);
+      };
+      const uint16_t one = narrow(1);
+      std::vector<uint16_t> x = {one, one, one, narrow(first), one, one};
+      std::vector<uint16_t> packed(static_cast<size_t>(weights.panel_elements(3) *
+                                                       ((5 + weights.width - 1) / weights.width)));
+      for (int64_t row = 0; row < 3; ++row)
+        for (int64_t column = 0; column < 5; ++column)
+          packed[static_cast<size_t>(weights.index_of(row, column, 3))] = one;
+      std::vector<float> y(10);
+      const auto bytes = [](auto& v) { return std::as_writable_bytes(std::span(v)); };
+      const std::vector<std::span<std::byte>> buffers = {bytes(x), bytes(packed), bytes(y)};
+      ASSERT_EQ(harness_mode().prepare(lowered.functions.at(0), target_)(buffers, {}, 1), 0);
+      for (size_t i = 0; i < 5; ++i) EXPECT_EQ(y[i], 3) << i;
+      for (size_t i = 5; i < 10; ++i)
+        EXPECT_TRUE(std::isnan(first) ? std::isnan(y[i]) : y[i] == first) << i << ": " << y[i];
+    }
 }
 
 constexpr const char* kTilesLevel = "x86-64-v4-amx";

@@ -25,6 +25,23 @@ int conv_vectors(int64_t channels, int lanes) {
   return panel_vectors((channels + lanes - 1) / lanes, kCost);
 }
 
+// Steps of a panel of so many columns that fill half of a cache.
+int64_t steps_in_half(int64_t cache_bytes, const ConvProduct& p, int64_t columns) {
+  const int64_t step = p.group * static_cast<int64_t>(size_of(p.weights->dtype));  // of a column
+  return cache_bytes / 2 / (columns * step);
+}
+
+bool are_many(const ConvProduct& p, int64_t fits) {
+  return p.steps() > 16 * fits && p.depth_steps() >= 32;
+}
+
+// Whether blocks would pay on most machines. It asks nothing of a target: what is fused because one
+// takes it must be served on all others of the file, and by the checked interpreter.
+bool wants_blocks_mostly(const ConvProduct& p) {
+  constexpr int64_t kL1Bytes = 32 << 10, kColumns = 16;
+  return are_many(p, steps_in_half(kL1Bytes, p, p.layout ? p.layout->width : kColumns));
+}
+
 }  // namespace
 
 std::string conv2d_nhwc_layout(const TargetInfo& t, DType pixels, DType weights, int64_t n) {
@@ -49,12 +66,11 @@ Dim ConvProduct::row_of_panel(const Dim& g, const Dim& panel, const Dim& step) c
 }
 
 int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t) {
-  const int64_t step = p.group * static_cast<int64_t>(size_of(p.weights->dtype));  // of a column
-  return t.l1_bytes / 2 / (p.width * step);
+  return steps_in_half(t.l1_bytes, p, p.width);
 }
 
 bool wants_blocks(const ConvProduct& p, const TargetInfo& t) {
-  return p.steps() > 16 * steps_that_fit(p, t) && p.depth_steps() >= 32;
+  return are_many(p, steps_that_fit(p, t));
 }
 
 std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const ConvNhwc& conv) {
@@ -86,7 +102,7 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
     panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
   }
   if (p.widens() && has_index(w)) return {};
-  if (p.sources.size() > 1 && wants_blocks(p, t)) return {};
+  if (p.sources.size() > 1 && wants_blocks_mostly(p)) return {};
   const bool in_parts = !parameter_buffer(w, p.frame, p.call().args[0]);
   if (in_parts && tile_fragment_of(t, p)) return {};
   return p;

@@ -42,9 +42,10 @@ bool wants_blocks(const ConvProduct& p, const TargetInfo& t);
 std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const ConvNhwc& conv);
 
 // Nothing if the template does not serve the workload. An image of several sources is taken without
-// blocks, so one that wants them is left to whoever puts it together; and so is every image that is
-// not one tensor where matrix registers would take it then, for they are worth the copy. Who widens
-// an image waits for the others, so nobody may leave early because of an index.
+// blocks, so one that would want them on most machines is left to whoever puts it together; and so
+// is every image that is not one tensor where matrix registers would take it then, for they are
+// worth the copy. Who widens an image waits for the others, so nobody may leave early because of an
+// index.
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
 
 // Where a product widens its images: makes its sources parts of the copies that are given back.

@@ -472,6 +472,38 @@ TEST(Conv2dNhwc, ImagesSideBySide) {
       }
 }
 
+// Whether images side by side are taken is asked of one target, and every other form of the file
+// must answer alike, whatever its caches.
+TEST(Conv2dNhwc, ImagesSideBySideAreTakenWhateverTheCaches) {
+  Mode narrow = mode();
+  narrow.targets = {test_target(256, 16)};
+  const ModeOfScope scope(std::move(narrow));
+  bool any = false, all = true;
+  for (const int64_t channels : {64, 192, 320, 456, 528, 682, 1024}) {
+    SCOPED_TRACE(channels);
+    Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, channels, 16}, DType::kF32);
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
+      c.text.replace(c.text.find(from), from.size(), to);
+    };
+    replace(fmt::format("%x: Tensor[(b, h, w, {}), f32]", channels),
+            fmt::format("%x: Tensor[(b, h, w, {0}), f32], %z: Tensor[(b, h, w, {0}), f32]",
+                        channels / 2));
+    replace("{ let %y", "{ let %i = concat(%x, %z) {axis = 3}; let %y");
+    replace("conv2d(%x,", "conv2d(%i,");
+    const Workload w = workload_of(c.text);
+    const Template* portable = template_for(w, portable_target());
+    for (const int64_t kilobytes : {16, 32, 48, 64}) {
+      TargetInfo target = mode().targets.front();
+      target.l1_bytes = kilobytes << 10;
+      EXPECT_EQ(template_for(w, target), portable) << kilobytes;
+    }
+    any |= portable != nullptr;
+    all &= portable != nullptr;
+  }
+  EXPECT_TRUE(any && !all) << "some are left to be put together";
+}
+
 // Windows that share columns with their neighbours', or none; some pixels wide and many, with and
 // without an edge, up to more columns than there are registers.
 TEST(Pool2dNhwc, NeighboursTogether) {

@@ -111,13 +111,22 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
 std::vector<Widened> widen_images(ConvProduct& p) {
   std::vector<Widened> all;
   if (!p.widens()) return all;
+  // What is read of each image, of which there may be several parts.
+  for (const ConvNhwc::Source& s : p.sources) {
+    const auto image = std::ranges::find(all, s.image, &Widened::from);
+    if (image == all.end()) {
+      all.push_back({s.image, p.in[0] * p.in[1] * p.in[2], s.pitch, s.first, s.channels});
+      continue;
+    }
+    const int64_t end = std::max(image->first + image->width, s.first + s.channels);
+    image->first = std::min(image->first, s.first);
+    image->width = end - image->first;
+  }
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i].make_copy(kir::row_of(*p.fragment).a, "words" + std::to_string(i));
   for (ConvNhwc::Source& s : p.sources) {
-    auto copy = std::ranges::find(all, s.image, &Widened::from);  // several parts of one image
-    if (copy == all.end())
-      copy = all.insert(
-          copy, Widened::of(s.image, p.in[0] * p.in[1] * p.in[2] * s.pitch,
-                            kir::row_of(*p.fragment).a, "words" + std::to_string(all.size())));
-    s.image = copy->to;
+    const Widened& copy = *std::ranges::find(all, s.image, &Widened::from);
+    s = {copy.to, copy.width, s.first - copy.first, s.channels};
   }
   return all;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/kernels/fragments.h"
+#include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/loops.h"
 
 namespace nimble::kernels {
@@ -26,20 +27,16 @@ bool has_values(DType wide, DType narrow) {
          (is_signed_int(wide) || is_unsigned_int(narrow));
 }
 
-bool multiplies(const TargetInfo& t, const FragmentRow& row) {
-  return kir::has_instruction(row, t) || kir::has_otherwise(row, t);
-}
-
 }  // namespace
 
 std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights) {
   const auto rows = kir::all_fragments();
   const auto own = std::ranges::find(rows, weights, &FragmentRow::b);
   if (own == rows.end()) return {};
-  if (multiplies(t, *own)) return own->id;
+  if (kir::multiplies(*own, t)) return own->id;
   for (const FragmentRow& row : rows)
     if (row.sum == own->sum && has_values(row.a, own->a) && has_values(row.b, own->b) &&
-        multiplies(t, row))
+        kir::multiplies(row, t))
       return row.id;
   return kir::is_taken(*own, t) ? std::optional(own->id) : std::nullopt;
 }
@@ -62,14 +59,13 @@ StmtRef widen(const BufferRef& from, const Dim& first, const BufferRef& to, cons
   });
 }
 
-Widened Widened::of(BufferRef from, const Dim& count, DType type, const std::string& name) {
-  kir::Buffer to = *kb::buffer(name, kir::Scope::kScratch, type, count);
-  to.alignment = 64;
-  return {std::move(from), std::make_shared<const kir::Buffer>(std::move(to)), count};
+void Widened::make_copy(DType type, const std::string& name) {
+  to = shared_scratch(name, type, rows * width);
 }
 
 // A loop that threads share would say that no more of them than it has iterations have something to
-// do. Shares are whole lines of bytes, so that all vectors lie at multiples of their size.
+// do. Rows that are read whole are one stretch, whose shares are whole lines of bytes, so that all
+// vectors lie at multiples of their size.
 std::vector<StmtRef> widen_together(const std::vector<Widened>& all, int lanes) {
   constexpr int64_t kLine = 64;
   const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
@@ -78,13 +74,24 @@ std::vector<StmtRef> widen_together(const std::vector<Widened>& all, int lanes) 
     const Widened& w = all[i];
     const auto named = [&](const char* what) { return what + std::to_string(i); };
     const std::string begin = named("words_begin"), count = named("words_count");
-    const Dim lines = ir::ceildiv(w.count, kLine), first = Dim::symbol(begin);
+    const Dim first = Dim::symbol(begin), share = Dim::symbol(count);
+    const bool whole = w.width == w.pitch;
+    const Dim items = whole ? ir::ceildiv(w.rows * w.pitch, kLine) : w.rows;
     const auto edge = [&](const Dim& number) {
-      return ir::min(ir::floordiv(lines * number, threads) * kLine, w.count);
+      const Dim item = ir::floordiv(items * number, threads);
+      return whole ? ir::min(item * kLine, w.rows * w.pitch) : item;
     };
     out.push_back(kb::let_index(begin, kb::index(edge(thread))));
     out.push_back(kb::let_index(count, kb::index(edge(thread + 1) - first)));
-    out.push_back(widen(w.from, first, w.to, first, Dim::symbol(count), lanes, named("words_i")));
+    if (whole) {
+      out.push_back(widen(w.from, first, w.to, first, share, lanes, named("words_i")));
+      continue;
+    }
+    const std::string row = named("words_row");
+    const Dim r = Dim::symbol(row);
+    out.push_back(kb::loop(
+        kir::LoopKind::kSerial, row, first, share,
+        widen(w.from, r * w.pitch + w.first, w.to, r * w.width, w.width, lanes, named("words_i"))));
   }
   out.push_back(kb::barrier());
   return out;

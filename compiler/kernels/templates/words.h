@@ -33,7 +33,8 @@ namespace nimble::kernels {
 std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights);
 
 // The fragment that multiplies operands of these types in groups of so many rows into such sums: as
-// they are, or in types that have each of their values. Nothing if there is none.
+// they are, or in types that have each of their values. Nothing if there is none; floats in groups
+// of one are converted instead (is_converted).
 std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group);
 
 // Copies `count` elements of `from`, from element `first` on, into `to`, from element `place` on,
@@ -41,13 +42,15 @@ std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum,
 kir::StmtRef widen(const kir::BufferRef& from, const kir::Dim& first, const kir::BufferRef& to,
                    const kir::Dim& place, const kir::Dim& count, int lanes, const std::string& var);
 
-// A parameter and its copy in a wider type, a scratch of all threads.
+// A parameter of so many rows of `pitch` elements, of which elements [first, first + width) of each
+// are read, and their copy in a wider type, a scratch of all threads, row behind row.
 struct Widened {
-  kir::BufferRef from, to;
-  kir::Dim count;  // elements
+  kir::BufferRef from;
+  kir::Dim rows;
+  int64_t pitch = 0, first = 0, width = 0;
+  kir::BufferRef to = nullptr;
 
-  static Widened of(kir::BufferRef from, const kir::Dim& count, DType type,
-                    const std::string& name);
+  void make_copy(DType type, const std::string& name);
 };
 // Makes the copies, each thread a share, and waits for the others. Nothing else of the kernel may
 // check an index: a failed check leaves it.

@@ -1,4 +1,4 @@
-// Convolutions of channels-last images of bytes, as bytes and as words, against the reference
+// Convolutions of channels-last images of bytes, as bytes and as i16, against the reference
 // interpreter. Both ways run whatever instructions a target has.
 #include <cstdint>
 #include <span>
@@ -9,8 +9,8 @@
 namespace nimble::kernels::testing {
 namespace {
 
-// Rows of a group of weights that are multiplied as bytes, and as words.
-constexpr int64_t kByteRows = 4, kWordRows = 2;
+// Rows of a group of weights that are multiplied as bytes, and as i16.
+constexpr int64_t kByteRows = 4, kI16Rows = 2;
 
 // A pixel's channels are whole groups of four, and sums of bytes are exact.
 TEST(Conv2dNhwc, PackedQuads) {
@@ -30,8 +30,8 @@ TEST(Conv2dNhwc, PackedQuads) {
   }
 }
 
-// The same as words, in whole pairs, whatever the target has; the image is widened ahead.
-TEST(Conv2dNhwc, PackedWords) {
+// The same as i16, in whole pairs, whatever the target has; the image is widened ahead.
+TEST(Conv2dNhwc, PackedPairsOfI16) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
                           {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
                           {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 58, 24},
@@ -41,39 +41,89 @@ TEST(Conv2dNhwc, PackedWords) {
                           {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 10, 15},
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 24, 8}}) {
     SCOPED_TRACE(f.str());
-    check(packed_convolution(f, DType::kI8, {}, kWordRows));
+    check(packed_convolution(f, DType::kI8, {}, kI16Rows));
     if (HasFatalFailure()) return;
   }
 }
 
-TEST(Conv2dNhwc, WordsOfOneDimension) {
-  Case c = packed_convolution({1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 6, 35}, DType::kI8, {}, kWordRows);
+TEST(Conv2dNhwc, I16OfOneDimension) {
+  Case c = packed_convolution({1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 6, 35}, DType::kI8, {}, kI16Rows);
   c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}, {1, 1, 701}};
   check(c);
 }
 
-// Parts of two images, and of one.
-TEST(Conv2dNhwc, WordsOfImagesSideBySide) {
-  for (const bool one : {false, true}) {
-    Case c =
-        packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40}, DType::kI8, {}, kWordRows);
-    const auto replace = [&](const std::string& from, const std::string& to) {
-      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
-      c.text.replace(c.text.find(from), from.size(), to);
-    };
-    const std::string part =
-        "let %s = slice(%z) {axes = [3], starts = (3), ends = (15), "
-        "steps = (1)}; ";
-    replace("%x: Tensor[(b, h, w, 24), u8]",
-            one ? "%z: Tensor[(b, h, w, 15), u8]"
-                : "%x: Tensor[(b, h, w, 12), u8], %z: Tensor[(b, h, w, 15), u8]");
-    replace("{ let %y",
-            one ? "{ " + part +
-                      "let %x = slice(%z) {axes = [3], starts = (0), ends = (12), steps = (1)}; "
-                      "let %i = concat(%x, %s) {axis = 3}; let %y"
-                : "{ " + part + "let %i = concat(%x, %s) {axis = 3}; let %y");
-    replace("conv2d(%x,", "conv2d(%i,");
-    c.oracle = by_reference(c.text);
+// The bytes of an image of 24 channels as the value %i of `parts`, which are of other parameters.
+Case of_parts(const std::string& parameters, const std::string& parts) {
+  Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40}, DType::kI8, {}, kI16Rows);
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    EXPECT_NE(c.text.find(from), std::string::npos) << c.text;
+    c.text.replace(c.text.find(from), from.size(), to);
+  };
+  replace("%x: Tensor[(b, h, w, 24), u8]", parameters);
+  replace("{ let %y", "{ " + parts + "let %y");
+  replace("conv2d(%x,", "conv2d(%i,");
+  c.oracle = by_reference(c.text);
+  return c;
+}
+
+std::string slice_of(const std::string& name, int from, int to) {
+  return fmt::format(
+      "let %{} = slice(%z) {{axes = [3], starts = ({}), ends = ({}), steps = (1)}}; ", name, from,
+      to);
+}
+
+// Parts of two images, and of one: what is read of it overlaps, is a part of it, and lies in two
+// places.
+TEST(Conv2dNhwc, I16OfImagesSideBySide) {
+  const std::string join = "let %i = concat(%x, %s) {axis = 3}; ";
+  check(of_parts("%x: Tensor[(b, h, w, 12), u8], %z: Tensor[(b, h, w, 15), u8]",
+                 slice_of("s", 3, 15) + join));
+  check(of_parts("%z: Tensor[(b, h, w, 15), u8]",
+                 slice_of("s", 3, 15) + slice_of("x", 0, 12) + join));
+  check(of_parts("%z: Tensor[(b, h, w, 41), u8]",
+                 slice_of("s", 5, 19) + slice_of("x", 27, 37) + join));
+}
+
+// Of a wide image what is read of each pixel becomes i16, and nothing else.
+TEST(Conv2dNhwc, I16OfASliceOfChannels) {
+  for (const int first : {0, 7, 177}) {
+    const Case c = of_parts("%z: Tensor[(b, h, w, 201), u8]", slice_of("i", first, first + 24));
+    check(c);
+    if (HasFatalFailure()) return;
+    const Workload w = workload_of(c.text);
+    for (const TargetInfo& target : mode().targets) {
+      const Template* t = template_for(w, target);
+      ASSERT_NE(t, nullptr);
+      const Lowered lowered = t->lower(w, t->default_config(w, target), target, "k");
+      std::vector<ir::Dim> copies;
+      for (const kir::BufferRef& b : lowered.functions.at(0).scratch)
+        if (b->scope == kir::Scope::kScratch) copies.push_back(b->extent);
+      ASSERT_EQ(copies.size(), 1u);
+      const auto pixels = [](const std::string&) { return std::optional<int64_t>(2); };
+      EXPECT_EQ(copies[0].evaluate(pixels), 2 * 2 * 2 * 24) << copies[0].str();
+    }
+  }
+}
+
+// A group of terms lies in one image: each has whole pairs, or none is taken.
+TEST(Conv2dNhwc, I16OfImagesOfOddChannelsAreNotTaken) {
+  for (const int first : {3, 12}) {
+    const Case c = of_parts(fmt::format("%x: Tensor[(b, h, w, {}), u8], "
+                                        "%z: Tensor[(b, h, w, {}), u8]",
+                                        first, 24 - first),
+                            "let %i = concat(%x, %z) {axis = 3}; ");
+    EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()) == nullptr, first == 3);
+  }
+}
+
+// No pixel is there, and every window meets padding alone.
+TEST(Conv2dNhwc, I16OfNothingButPadding) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 6, 9},
+                          {3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 24},
+                          {1, 5, 1, 1, 1, 4, 0, 4, 1, 1, 2, 4, 6}}) {
+    SCOPED_TRACE(f.str());
+    Case c = packed_convolution(f, DType::kI8, {}, kI16Rows);
+    c.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}};
     check(c);
     if (HasFatalFailure()) return;
   }
@@ -81,7 +131,7 @@ TEST(Conv2dNhwc, WordsOfImagesSideBySide) {
 
 // The largest products in size: nothing saturates or wraps on the way.
 TEST(Conv2dNhwc, BytesAtTheirEnds) {
-  for (const int64_t group : {kByteRows, kWordRows})
+  for (const int64_t group : {kByteRows, kI16Rows})
     for (const Filter& f :
          {Filter{3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 24}, {1, 5, 1, 1, 0, 0, 0, 0, 1, 1, 1, 4, 3}})
       for (const TargetInfo& target : mode().targets) {
@@ -118,10 +168,10 @@ TEST(Conv2dNhwc, QuadsOfOtherChannelsAreNotTaken) {
   EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr);
 }
 
-TEST(Conv2dNhwc, WordsOfOddChannelsAreNotTaken) {
+TEST(Conv2dNhwc, I16OfOddChannelsAreNotTaken) {
   for (const int64_t channels : {1, 3, 25}) {
     const Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, channels, 16}, DType::kI8,
-                                      {}, kWordRows);
+                                      {}, kI16Rows);
     EXPECT_EQ(template_for(workload_of(c.text), mode().targets.front()), nullptr) << channels;
   }
 }
@@ -137,8 +187,8 @@ TEST(Conv2dNhwc, OtherGroupsOfBytesAreNotTaken) {
 
 // An index in the epilogue is checked, which does not go with threads that wait for each other: who
 // widens an image does, who multiplies bytes does not.
-TEST(Conv2dNhwc, IndicesBehindWordsAreNotTaken) {
-  for (const int64_t group : {kByteRows, kWordRows}) {
+TEST(Conv2dNhwc, IndicesBehindI16AreNotTaken) {
+  for (const int64_t group : {kByteRows, kI16Rows}) {
     Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 8}, DType::kI8, {}, group);
     const auto replace = [&](const std::string& from, const std::string& to) {
       ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
@@ -147,7 +197,7 @@ TEST(Conv2dNhwc, IndicesBehindWordsAreNotTaken) {
     replace("fn @f(", "fn @f(%t: Tensor[(7, 8), i32], %i: Tensor[(1), i64], ");
     replace("let %r = relu(%y);", "let %g = gather(%t, %i) {axis = 0}; let %r = add(%y, %g);");
     const Template* t = template_for(workload_of(c.text), mode().targets.front());
-    EXPECT_EQ(t == nullptr, group == kWordRows);
+    EXPECT_EQ(t == nullptr, group == kI16Rows);
   }
 }
 

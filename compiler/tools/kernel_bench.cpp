@@ -8,7 +8,7 @@
 // these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
 // iteration's part of the highest peak seen. Products of bf16, f16 and 8 bits are measured against
 // the peak of their own instructions, in matrix registers where the machine has them. Where bytes
-// are multiplied as words, "u8s8-bytes" has them multiplied as bytes all the same.
+// are multiplied as i16, "u8s8-bytes" has them multiplied as bytes all the same.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
@@ -27,7 +27,7 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
-#include "compiler/kernels/templates/words.h"
+#include "compiler/kernels/templates/widened_bytes.h"
 #include "compiler/tools/kernel_runner.h"
 
 namespace nimble {
@@ -80,7 +80,7 @@ kir::BufferRef peak_output(DType t, int64_t results) {
 // In vectors: multiply-adds, or dots of narrow operands.
 Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
   const int sums = std::min(24, target.vector_registers - 4), lanes = target.lanes_f32();
-  // Bytes may be multiplied as words.
+  // Bytes may be multiplied as i16.
   const auto fragment = kernels::packing_fragment(target, types.rhs);
   const DType lhs = fragment ? kir::row_of(*fragment).a : types.lhs;
   const DType rhs = fragment ? kir::row_of(*fragment).b : types.rhs;
@@ -373,7 +373,7 @@ void add_benchmarks(const kernels::Config& config) {
                            DType::kF32};
   std::vector<Precision> precisions = {
       {"", {}}, {"/bf16", kBF16Types}, {"/u8s8", kInt8Types}, {"/f16", f16_types}};
-  // What multiplying words gains.
+  // What multiplying them as i16 gains.
   if (kernels::packing_fragment(kernels::detect_host(), kInt8Types.rhs) == kir::Fragment::kS16Pairs)
     precisions.push_back({"/u8s8-bytes", kByteTypes});
   for (const Precision& precision : precisions)

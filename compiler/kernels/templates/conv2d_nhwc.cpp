@@ -43,8 +43,8 @@
 // An image of several side by side, or a slice of one's channels, is read where these lie: the sum
 // of a tap goes over one after the other.
 //
-// Images of bytes that are multiplied as words (words.h) are widened ahead, by all threads: each of
-// their elements is multiplied by every tap and every output channel.
+// Images of bytes that are multiplied as i16 (widened_bytes.h) are widened ahead, by all threads:
+// each of their elements is multiplied by every tap and every output channel.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -123,7 +123,7 @@ std::vector<Widened> widen_images(ConvProduct& p) {
     image->width = end - image->first;
   }
   for (size_t i = 0; i < all.size(); ++i)
-    all[i].make_copy(kir::row_of(*p.fragment).a, "words" + std::to_string(i));
+    all[i].make_copy(kir::row_of(*p.fragment).a, "widened" + std::to_string(i));
   for (ConvNhwc::Source& s : p.sources) {
     const Widened& copy = *std::ranges::find(all, s.image, &Widened::from);
     s = {copy.to, copy.width, s.first - copy.first, s.channels};

@@ -7,7 +7,7 @@
 #include "compiler/kernels/target.h"
 #include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/tile.h"
-#include "compiler/kernels/templates/words.h"
+#include "compiler/kernels/templates/widened_bytes.h"
 
 namespace nimble::kernels {
 
@@ -16,7 +16,7 @@ namespace nimble::kernels {
 // of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a
 // group of a pixel's channels, which are a multiple of it.
 struct ConvProduct : ConvNhwc, Panels {
-  // Whether image and weights are bytes that are multiplied as words (words.h).
+  // Whether image and weights are bytes that are multiplied as i16 (widened_bytes.h).
   bool widens() const { return fragment && image->dtype != kir::row_of(*fragment).a; }
   // An image is so many planes, one behind the other, of pixels with so many channels each.
   int64_t planes() const { return channels_first ? channels : 1; }

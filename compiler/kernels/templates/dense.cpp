@@ -30,14 +30,14 @@
 // Operands of bf16 and of 8 bits, and of f16 where their weights are packed for it, are multiplied
 // in groups by a fragment (tile.h): below, k then counts groups. Other weights of f16 are converted
 // as they are loaded, and where several tiles would convert the same piece of a panel, once ahead
-// of them, into a scratch. Rows of bytes that are multiplied as words (words.h) are widened block
-// by block, each thread for itself.
+// of them, into a scratch. Rows of bytes that are multiplied as i16 (widened_bytes.h) are
+// widened block by block, each thread for itself.
 //
 // A product that rounds its rows to bytes (packed_groupwise_matmul, rounded_rows.h) does that ahead
 // of all else, all threads together. The blocks of k are its groups then: each begins with sums of
 // zero, which are added to those that wait, by the group's scales. Where no instruction multiplies
-// bytes, rows are kept as words and weights become words as they are loaded: what multiplies pairs
-// of words does twice as many terms as f32's multiply-add, and a step keeps no more registers.
+// bytes, rows are kept as i16 and weights become i16 as they are loaded: what multiplies pairs
+// of i16 does twice as many terms as f32's multiply-add, and a step keeps no more registers.
 // Bytes as they are would have to be taken apart, of rows and weights alike, at every step.
 //
 // Sums of earlier blocks of k wait in a per-thread scratch, not in the output: it is contiguous,
@@ -54,7 +54,7 @@
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
-#include "compiler/kernels/templates/words.h"
+#include "compiler/kernels/templates/widened_bytes.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -107,7 +107,7 @@ struct Product : PackedMatmul, Panels {
 
   // Whether the weights are converted on the way.
   bool converts() const { return !fragment && rhs->dtype != dtype; }
-  // Whether rows are bytes that become words ahead of the product (words.h).
+  // Whether rows are bytes that become i16 ahead of the product (widened_bytes.h).
   bool widens() const { return fragment && lhs->dtype != kir::row_of(*fragment).a; }
   // A share of the panels widens all rows: of too few, that is much of its work.
   bool has_few_panels() const { return panels() < 32; }
@@ -155,8 +155,8 @@ class DenseLowering {
     sums_ = thread_scratch("sums", p.rounded ? DType::kF32 : p.dtype, waiting * p.width);
     if (p.converts()) converted_ = thread_scratch("converted", p.dtype, blocks_.size * p.width);
     if (p.widens())
-      words_ = thread_scratch("words", kir::row_of(*p.fragment).a,
-                              ir::min(p.rows, block_tiles_ * rows_) * p.k);
+      widened_ = thread_scratch("widened", kir::row_of(*p.fragment).a,
+                                ir::min(p.rows, block_tiles_ * rows_) * p.k);
   }
 
   kir::Function run(const std::string& name) {
@@ -165,7 +165,7 @@ class DenseLowering {
       for (StmtRef& s : p_.rounded->round()) body.push_back(std::move(s));
     body.push_back(tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim&, const Dim& count) {
       std::vector<StmtRef> in_block;
-      if (words_) in_block = widen_rows();
+      if (widened_) in_block = widen_rows();
       if (prefetch_)
         in_block.push_back(
             kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(count, 1)))));
@@ -180,7 +180,7 @@ class DenseLowering {
     }));
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
-    if (words_) scratch.push_back(words_);
+    if (widened_) scratch.push_back(widened_);
     std::vector<BufferRef> registers = {accumulators_, panel_};
     if (p_.rounded) {
       for (BufferRef& b : p_.rounded->scratch()) scratch.push_back(std::move(b));
@@ -254,13 +254,14 @@ class DenseLowering {
     return kb::seq(std::move(all));
   }
 
-  // The rows of a block of tiles, as words.
+  // The rows of a block of tiles, as i16.
   std::vector<StmtRef> widen_rows() const {
-    const Dim first = Dim::symbol("block_row"), count = Dim::symbol("words_count");
+    const Dim first = Dim::symbol("block_row"), count = Dim::symbol("widened_count");
     const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
     const Dim rows = ir::min(tiles_.first_row(end), p_.rows) - first;
-    return {kb::let_index("words_count", kb::index(rows * p_.k)),
-            widen(p_.lhs, first * p_.k, words_, 0, count, p_.lanes * group_of(p_.fragment), "w_i")};
+    return {
+        kb::let_index("widened_count", kb::index(rows * p_.k)),
+        widen(p_.lhs, first * p_.k, widened_, 0, count, p_.lanes * group_of(p_.fragment), "w_i")};
   }
 
   // A block of the panel in the type of the sums.
@@ -302,9 +303,9 @@ class DenseLowering {
     product.unroll = unroll_;
     product.accumulators = accumulators_;
     product.panel = panel_;
-    product.lhs = words_ ? words_ : p_.lhs;
+    product.lhs = widened_ ? widened_ : p_.lhs;
     product.rhs = converted ? converted_ : p_.rhs;
-    const Dim first_row = words_ ? Dim::symbol("block_row") : Dim(0);
+    const Dim first_row = widened_ ? Dim::symbol("block_row") : Dim(0);
     product.lhs_index = [&](const Dim& r, const Dim& k) {
       return (tiles_.row_of(t, r) - first_row) * p_.k + (k0 + k) * p_.group;
     };
@@ -391,7 +392,7 @@ class DenseLowering {
   RowTiles tiles_;
   BufferRef accumulators_, panel_, sums_;
   BufferRef converted_;  // null if the weights are multiplied as they are
-  BufferRef words_;      // a block's rows; null if they are
+  BufferRef widened_;    // a block's rows; null if they are
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace nimble::kernels {
 
 // The layout (compiler/ir/layout.h) in which a constant (k, n) matrix of a type should be packed
 // for `t`, where the other operand has rows of a type, if nothing is said of rows_type(t, weights);
-// narrow ones in groups of rows, bytes in pairs where words alone are multiplied (words.h).
+// narrow ones in groups of rows, bytes in pairs where i16 alone are multiplied (widened_bytes.h).
 std::string dense_layout(const TargetInfo& t, DType rows, DType weights, int64_t n);
 std::string dense_layout(const TargetInfo& t, DType weights, int64_t n);
 // The same for the bytes of a product that rounds its rows (packed_groupwise_matmul): where no

@@ -7,7 +7,7 @@
 // word is made of loads that widen, shifts and ors; none of that moves a lane. It serves every tap
 // of the column's pixels that lies in its rows: with 3 x 3 taps and stride 1 each column's words
 // are made once and multiplied three times, 6 and 3 operations for what takes f32 9 multiply-adds
-// of as many loads, four times as large. Machines that sum pairs of words of 16 bits alone
+// of as many loads, four times as large. Machines that sum pairs of i16 alone
 // (Fragments.def) have two rows in each word, others one, which is a plain product.
 //
 //   for each item, split over the threads: an image, a block of its rows, a panel of channels

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "compiler/kernels/templates/words.h"
+#include "compiler/kernels/templates/widened_bytes.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

@@ -1,4 +1,4 @@
-#include "compiler/kernels/templates/words.h"
+#include "compiler/kernels/templates/widened_bytes.h"
 
 #include <algorithm>
 #include <utility>
@@ -73,7 +73,7 @@ std::vector<StmtRef> widen_together(const std::vector<Widened>& all, int lanes) 
   for (size_t i = 0; i < all.size(); ++i) {
     const Widened& w = all[i];
     const auto named = [&](const char* what) { return what + std::to_string(i); };
-    const std::string begin = named("words_begin"), count = named("words_count");
+    const std::string begin = named("widened_begin"), count = named("widened_count");
     const Dim first = Dim::symbol(begin), share = Dim::symbol(count);
     const bool whole = w.width == w.pitch;
     const Dim items = whole ? ir::ceildiv(w.rows * w.pitch, kLine) : w.rows;
@@ -84,14 +84,14 @@ std::vector<StmtRef> widen_together(const std::vector<Widened>& all, int lanes) 
     out.push_back(kb::let_index(begin, kb::index(edge(thread))));
     out.push_back(kb::let_index(count, kb::index(edge(thread + 1) - first)));
     if (whole) {
-      out.push_back(widen(w.from, first, w.to, first, share, lanes, named("words_i")));
+      out.push_back(widen(w.from, first, w.to, first, share, lanes, named("widened_i")));
       continue;
     }
-    const std::string row = named("words_row");
+    const std::string row = named("widened_row");
     const Dim r = Dim::symbol(row);
-    out.push_back(kb::loop(
-        kir::LoopKind::kSerial, row, first, share,
-        widen(w.from, r * w.pitch + w.first, w.to, r * w.width, w.width, lanes, named("words_i"))));
+    out.push_back(kb::loop(kir::LoopKind::kSerial, row, first, share,
+                           widen(w.from, r * w.pitch + w.first, w.to, r * w.width, w.width, lanes,
+                                 named("widened_i"))));
   }
   out.push_back(kb::barrier());
   return out;

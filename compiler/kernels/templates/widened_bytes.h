@@ -1,18 +1,18 @@
-// Products of bytes as products of words, for machines that multiply pairs of words but no bytes
+// Products of bytes as products of i16, for machines that multiply pairs of i16 but no bytes
 // (Fragments.def): what the templates that serve such products share.
 //
 // Bytes would be taken apart at every step of a product, each factor by itself. Instead rows and
-// images become words in a scratch ahead of the product, for each of their elements is multiplied
+// images become i16 in a scratch ahead of the product, for each of their elements is multiplied
 // with every column, and a convolution's with every tap. Weights stay bytes in memory and become
-// words as they are loaded, a vector in one instruction. A step of 4 k of a tile of 6 rows by 2
+// i16 as they are loaded, a vector in one instruction. A step of 4 k of a tile of 6 rows by 2
 // vectors, in 16 registers, takes these operations on vectors beside the 24 products and 24
 // additions that both ways have:
 //
 //   bytes   12 that take rows apart and 6 that do so with weights, in 18 registers: sums are moved
-//   words   4 that widen weights, in 15 registers; rows are pairs that a load broadcasts
+//   i16     4 that widen weights, in 15 registers; rows are pairs that a load broadcasts
 //
 // Such a loop, its operands in L1, runs 1.24 times as fast on a Zen 3 (with 4 or 5 rows 1.18 and
-// 1.21 times). Weights that were packed as words would take twice the memory and save the 4: it
+// 1.21 times). Weights that were packed as i16 would take twice the memory and save the 4: it
 // runs 0.93 to 1.03 times as fast with them, for products and additions are what it waits for. By
 // a Skylake's ports they would gain 6 to 8 %.
 #pragma once
@@ -29,7 +29,8 @@ namespace nimble::kernels {
 
 // The fragment that weights of a type are packed for: the first one that takes them, but where a
 // target has no instruction for that and one for a fragment of a wider type, into the same sums,
-// this one. Nothing if there is none, or only for targets that have instructions for it (is_taken).
+// this one. Nothing if there is none, or if the target does not take it (kir::is_taken): such
+// weights, f16 without an instruction for them, are packed one by one and converted.
 std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights);
 
 // The fragment that multiplies operands of these types in groups of so many rows into such sums: as

@@ -189,6 +189,26 @@ TEST(SeveralLevels, ReadFactorsThatArePackedForOthersInstructions) {
     }
 }
 
+// What is fused for the machine, whose caches are known, has a form for the checked interpreter,
+// too.
+TEST(SeveralForms, OfImagesSideBySideForAnyCache) {
+  const ir::Module m = ir::parse_module(
+      "fn @main(%x: Tensor[(b, 5, 7, 264), f32], %z: Tensor[(b, 5, 7, 264), f32]) {\n"
+      "  let %i = concat(%x, %z) {axis = 3};\n"
+      "  let %c = tile(f32[1, 1, 1, 1]{0.5}) {repeats = (3, 3, 528, 16)};\n"
+      "  let %y = conv2d(%i, %c) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], "
+      "groups = 1, layout = \"nhwc\"};\n"
+      "  %y\n}",
+      "t.nir");
+  CompileOptions options;
+  options.target = kernels::target_by_name("x86-64-v3");
+  options.compile_threads = 1;
+  for (const int64_t kilobytes : {16, 32, 48}) {
+    options.target.l1_bytes = kilobytes << 10;
+    EXPECT_FALSE(compile(m, options).kernels.empty()) << kilobytes;
+  }
+}
+
 TEST(SeveralLevels, TheLoadTakesTheBestThatTheMachineRuns) {
   const kernels::TargetInfo host = kernels::detect_host();
   const ir::Module m = ir::parse_module(packed_weights()[2].text, "t.nir");

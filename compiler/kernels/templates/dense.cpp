@@ -27,9 +27,9 @@
 // product: a knob, for ResNet-50 gained by it (some 5 % on a machine that was not quiet) and MiniLM
 // and MobileNet-v2 did not.
 //
-// Operands of bf16 and of 8 bits, and of f16 where their weights are packed for it, are multiplied
-// in groups by a fragment (tile.h): below, k then counts groups. Other weights of f16 are converted
-// as they are loaded, and where several tiles would convert the same piece of a panel, once ahead
+// Operands of bf16, of f16 and of 8 bits whose weights are packed in groups are multiplied so, by a
+// fragment (tile.h): below, k then counts groups. Other weights of f16 and bf16 are converted as
+// they are loaded, and where several tiles would convert the same piece of a panel, once ahead
 // of them, into a scratch. Rows of bytes that are multiplied as i16 (widened_bytes.h) are
 // widened block by block, each thread for itself.
 //

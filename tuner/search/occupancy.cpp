@@ -10,9 +10,9 @@
 //
 // Occupancy. Each of a multiprocessor's schedulers issues for warps of its own. With fewer warps
 // than schedulers, because no further block finds registers or shared memory, some of them idle
-// whatever the launch: a neighbour in the space with smaller tiles, fewer stages or more threads has
-// the same work for all of them. From one warp for each on it is for measurements to say: products
-// with few warps and large tiles are among the fastest.
+// whatever the launch: a neighbour in the space with smaller tiles, fewer stages or more threads
+// has the same work for all of them. From one warp for each on it is for measurements to say:
+// products with few warps and large tiles are among the fastest.
 #include "tuner/search/occupancy.h"
 
 #include <fmt/format.h>
@@ -58,8 +58,7 @@ std::optional<std::string> why_not_measured(const GpuCode& code, const GpuCode& 
                                             const kernels::TargetInfo& target) {
   if (code.registers == 0 || usual.registers == 0) return std::nullopt;
   const int64_t blocks = blocks_at_once(code, target);
-  if (blocks == 0)
-    return fmt::format("not one of its {} fits a multiprocessor", block_text(code));
+  if (blocks == 0) return fmt::format("not one of its {} fits a multiprocessor", block_text(code));
   if (code.spill_bytes > std::max(kFewSpilled, usual.spill_bytes))
     return fmt::format("its code spills {} bytes of registers, the default schedule's {}",
                        code.spill_bytes, usual.spill_bytes);

@@ -36,8 +36,8 @@ class Builder {
   // The same, or it is in the cache, where an earlier process put it: then it is taken from there.
   bool available(const db::Hash& config) { return has(config) || restore(config); }
   const Kept& at(const db::Hash& config) const { return built_.at(config); }
-  // Why one that was compiled need not be measured (occupancy.h), beside the default schedule, which
-  // must be itself.
+  // Why one that was compiled need not be measured (occupancy.h), beside the default schedule,
+  // which must be itself.
   std::optional<std::string> why_not_measured(const db::Hash& config) const;
 
   // Compiles those that are not available. A thread that finds nothing left to compile does the

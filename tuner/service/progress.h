@@ -22,8 +22,8 @@
 namespace nimble::tuner {
 
 struct StatusLine {
-  std::string task;   // "3/10 packed_matmul k=384 n=384, 2 threads"
-  std::string phase;  // "search round 4"
+  std::string task;                            // "3/10 packed_matmul k=384 n=384, 2 threads"
+  std::string phase;                           // "search round 4"
   int64_t trials = 0, failed = 0, pruned = 0;  // pruned: of the failed
   double best_us = 0, default_us = 0;
   double done = 0;  // share of the campaign, 0…1

@@ -85,8 +85,8 @@ std::vector<size_t> spread_order(const TuningTask& task,
 inline constexpr double kUnusable = HUGE_VAL;
 // Why a search ended, of one that came to the end of its space.
 inline constexpr char kAllTried[] = "every schedule was tried";
-// The error class of a trial whose candidate compiles and is not measured, for what its code takes of
-// a GPU (occupancy.h).
+// The error class of a trial whose candidate compiles and is not measured, for what its code takes
+// of a GPU (occupancy.h).
 inline constexpr char kPruned[] = "pruned";
 // Beyond this, what a process holds is anybody's.
 inline constexpr int64_t kLeaseMs = 60'000;

@@ -49,8 +49,9 @@ TEST(Occupancy, WhatFitsNoMultiprocessorIsNotMeasured) {
 TEST(Occupancy, AFewSpilledRegistersAreMeasuredAndMoreOnlyBesideADefaultThatSpills) {
   const auto spilling = [](int64_t bytes) { return GpuCode{128, 0, 255, bytes}; };
   EXPECT_EQ(refusal_of(spilling(64), spilling(0)), "");
-  EXPECT_THAT(refusal_of(spilling(68), spilling(0)),
-              ::testing::AllOf(HasSubstr("spills 68 bytes"), HasSubstr("the default schedule's 0")));
+  EXPECT_THAT(
+      refusal_of(spilling(68), spilling(0)),
+      ::testing::AllOf(HasSubstr("spills 68 bytes"), HasSubstr("the default schedule's 0")));
   EXPECT_EQ(refusal_of(spilling(400), spilling(400)), "");
   EXPECT_NE(refusal_of(spilling(404), spilling(400)), "");
 }

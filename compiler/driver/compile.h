@@ -52,6 +52,11 @@ struct KernelReport {
   int32_t device = 0;            // where it runs
   size_t implementations = 0;
   uint64_t code_bytes = 0;
+  // Of a GPU's kernel, the most of any implementation: registers and spilled bytes (stores and
+  // loads) of a thread, as the first target's assembler says (0 registers: nothing, as of what a
+  // driver assembles), and a block's shared memory.
+  int registers = 0;
+  int64_t spill_bytes = 0, shared_bytes = 0;
 };
 struct CompileReport {
   std::vector<KernelReport> kernels;

@@ -111,6 +111,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
 
   std::map<std::string, codegen::CompiledFunction> compiled;
   std::map<std::string, uint32_t> alignments;  // of arguments, whichever image is loaded
+  std::map<std::string, codegen::CudaResources> resources;
   const auto say_image = [&](const std::vector<kir::Function>& kernels,
                              const kernels::TargetInfo& target) {
     const auto count = std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
@@ -134,6 +135,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
       modules.push_back({o.function.name, o.bytes.size()});
       // The code of the first target is what records would be of.
       compiled.emplace(o.function.name, o.function);
+      resources.emplace(o.function.name, o.resources);
       uint32_t& alignment = alignments[o.function.name];
       alignment = std::max(alignment, o.argument_alignment);
       if (report) report->cached += o.cached;
@@ -175,7 +177,14 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
         i.code_hash = std::stoull(it->second.code_hash.substr(0, 16), nullptr, 16);
         row.code_bytes += it->second.code_bytes;
       }
-      if (i.launch) i.launch->alignment = alignments.at(i.symbol);
+      if (i.launch) {
+        i.launch->alignment = alignments.at(i.symbol);
+        const codegen::CudaResources& r = resources.at(i.symbol);
+        row.registers = std::max(row.registers, r.registers);
+        row.spill_bytes = std::max(row.spill_bytes, r.spill_bytes);
+        row.shared_bytes =
+            std::max(row.shared_bytes, int64_t{i.launch->shared_bytes} + r.shared_bytes);
+      }
       ++row.implementations;
     }
     for (const Entry::Piece& p : e.pieces)

@@ -25,7 +25,7 @@ std::vector<PagedColumn> campaign_columns() {
       {"Done", "done", "Share of its trials that ended.", true, true},
       {"Trials", "trials", "In its queue, ended ones too.", true, true},
       {"Measured", "ok", "Ended with a time.", true, true},
-      {"Failed", "failed", "Wrong, crashed, timed out, not compiled.", true, true},
+      {"Failed", "failed", "Wrong, crashed, timed out, not compiled, pruned.", true, true},
       {"Queued", "queued", "Waiting.", true, true},
       {"At work", "claimed", "Claimed by a worker.", true, true},
       {"Request", "request", "What was asked of it last, and the service's answer.", true, false},

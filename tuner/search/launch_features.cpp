@@ -5,13 +5,10 @@
 #include <cmath>
 
 #include "tuner/search/features.h"
+#include "tuner/search/occupancy.h"
 
 namespace nimble::tuner {
 namespace {
-
-// Of a multiprocessor of 8.0, 9.0 and 10.0. Others, which run the code of compute_80, have fewer
-// (8.6: 1536 and 16): to the model it is a scale that all candidates share.
-constexpr double kThreads = 2048, kBlocks = 32;
 
 float lg(double x) {
   return static_cast<float>(std::log2(std::max(0.0, x) + 1));
@@ -32,13 +29,11 @@ std::vector<float> launch_features(const kir::Function& f, std::span<const int64
         }));
   const auto threads = static_cast<double>(f.launch->threads);
   const auto shared = static_cast<double>(kir::shared_bytes(f));
-  double at_once = std::min(kBlocks, std::floor(kThreads / threads));
-  if (shared > 0)
-    at_once = std::min(at_once, std::floor(static_cast<double>(target.shared_bytes) / shared));
-  const double rounds =
-      blocks / (std::max(1.0, at_once) * static_cast<double>(target.multiprocessors));
+  const GpuCode code{f.launch->threads, kir::shared_bytes(f)};
+  const auto at_once = static_cast<double>(std::max<int64_t>(1, blocks_at_once(code, target)));
+  const double rounds = blocks / (at_once * static_cast<double>(target.multiprocessors));
   return {lg(blocks), static_cast<float>(threads),
-          lg(shared), static_cast<float>(std::max(1.0, at_once) * threads / kThreads),
+          lg(shared), static_cast<float>(at_once * threads / double{kMultiprocessorThreads}),
           lg(rounds), static_cast<float>(rounds > 0 ? rounds / std::ceil(rounds) : 0)};
 }
 

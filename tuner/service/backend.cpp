@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "compiler/driver/compile.h"
@@ -25,6 +26,15 @@ driver::KernelSet kernels_for(const kernels::TargetInfo& target) {
   return {kernels::detect_host(), {}, {}, {target}};
 }
 
+// What a candidate's kernel takes, which has an implementation or, of a library's routine, none
+// with a launch: nothing is known then.
+GpuCode gpu_code_of(const exec::Kernel& kernel, const driver::KernelReport& report) {
+  GpuCode out{0, report.shared_bytes, report.registers, report.spill_bytes};
+  for (const exec::Implementation& i : kernel.implementations)
+    if (i.launch) out.threads = std::max<int64_t>(out.threads, i.launch->threads);
+  return out;
+}
+
 class CompilerBackend : public Backend {
  public:
   Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
@@ -41,11 +51,15 @@ class CompilerBackend : public Backend {
       driver::CompileOptions options;
       options.portable = false;  // candidates are measured here
       options.compile_threads = 1;
-      kernels.finish(options, e, nullptr);
+      driver::CompileReport report;
+      kernels.finish(options, e, &report);
       NIMBLE_CHECK(e.kernels.size() == candidates.size(), "{} kernels of {} candidates",
                    e.kernels.size(), candidates.size());
       for (size_t c = 0; c < candidates.size(); ++c)
         out.code_hashes.push_back(kernels.code_hash(c, 0));
+      if (target.is_gpu())
+        for (size_t c = 0; c < candidates.size(); ++c)
+          out.gpu_code.push_back(gpu_code_of(e.kernels[c], report.kernels.at(c)));
       for (const exec::NativeImage& image : e.images)
         out.image_bytes += static_cast<int64_t>(image.bytes.size());
       out.executable = exec::serialize(e);

@@ -8,6 +8,7 @@
 
 #include "compiler/kernels/target.h"
 #include "compiler/tuned/tuned.h"
+#include "tuner/search/occupancy.h"
 #include "tuner/service/oracle.h"
 #include "tuner/service/workloads.h"
 
@@ -18,6 +19,7 @@ namespace nimble::tuner {
 struct Built {
   std::vector<uint8_t> executable;       // serialised; empty if compiling failed
   std::vector<std::string> code_hashes;  // per candidate
+  std::vector<GpuCode> gpu_code;         // per candidate; empty: of a CPU
   int64_t image_bytes = 0;               // machine code and its tables, of all
   double compile_ms = 0;                 // of all
   double cpu_ms = 0;                     // the thread's own time; 0: not known

@@ -12,6 +12,18 @@ namespace {
 constexpr double kExecutableMs = 500;  // of compiling one executable, by its size
 constexpr double kMostPerExecutable = 4;
 
+nlohmann::json gpu_code_json(const GpuCode& code) {
+  return {code.threads, code.shared_bytes, code.registers, code.spill_bytes};
+}
+
+// Of an entry of the cache. One that another version wrote may have none.
+GpuCode gpu_code_from_json(const nlohmann::json& entry) {
+  const auto at = entry.find("gpu_code");
+  if (at == entry.end()) return {};
+  return {at->at(0).get<int64_t>(), at->at(1).get<int64_t>(), at->at(2).get<int64_t>(),
+          at->at(3).get<int64_t>()};
+}
+
 }  // namespace
 
 Builder::~Builder() {
@@ -103,6 +115,12 @@ bool Builder::is_vendors(const db::Hash& config) const {
   return !records_.candidate(config).vendor.empty();
 }
 
+std::optional<std::string> Builder::why_not_measured(const db::Hash& config) const {
+  const auto own = built_.find(config), usual = built_.find(records_.default_config());
+  if (own == built_.end() || usual == built_.end() || own == usual) return std::nullopt;
+  return tuner::why_not_measured(own->second.gpu_code, usual->second.gpu_code, context_.target);
+}
+
 void Builder::keep(const std::vector<db::Hash>& configs, Built built) {
   const auto count = static_cast<int64_t>(configs.size());
   // One of a vendor's is of the library's version of today, and made in no time.
@@ -118,7 +136,8 @@ void Builder::keep(const std::vector<db::Hash>& configs, Built built) {
                                 context_.toolchain,
                                 built.compile_ms / static_cast<double>(count),
                                 built.image_bytes / count};
-    built_[configs[k]] = {id, k, db::key_of(artifact)};
+    const GpuCode code = built.gpu_code.empty() ? GpuCode{} : built.gpu_code.at(k);
+    built_[configs[k]] = {id, k, db::key_of(artifact), code};
     unsaved_.push_back(artifact);
     if (!cached) continue;
     // After the executable: what is found here can be loaded.
@@ -126,7 +145,8 @@ void Builder::keep(const std::vector<db::Hash>& configs, Built built) {
                                                      {"kernel", k},
                                                      {"code_hash", artifact.code_hash},
                                                      {"compile_ms", artifact.compile_ms},
-                                                     {"bytes", artifact.size}});
+                                                     {"bytes", artifact.size},
+                                                     {"gpu_code", gpu_code_json(code)}});
   }
 }
 
@@ -150,7 +170,8 @@ bool Builder::restore(const db::Hash& config) {
                               entry->at("compile_ms").get<double>(),
                               entry->at("bytes").get<int64_t>()};
   unsaved_.push_back(artifact);
-  built_[config] = {it->second, entry->at("kernel").get<uint32_t>(), db::key_of(artifact)};
+  built_[config] = {it->second, entry->at("kernel").get<uint32_t>(), db::key_of(artifact),
+                    gpu_code_from_json(*entry)};
   return true;
 }
 

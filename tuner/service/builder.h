@@ -23,6 +23,7 @@ class Builder {
   struct Kept {  // a candidate that has been compiled
     uint32_t executable = 0, kernel = 0;
     db::Hash artifact;
+    GpuCode gpu_code;  // of no registers: nothing is known, as of a CPU's
   };
 
   Builder(CampaignContext& context, TaskRecords& records, const TaskCache& cache)
@@ -35,6 +36,9 @@ class Builder {
   // The same, or it is in the cache, where an earlier process put it: then it is taken from there.
   bool available(const db::Hash& config) { return has(config) || restore(config); }
   const Kept& at(const db::Hash& config) const { return built_.at(config); }
+  // Why one that was compiled need not be measured (occupancy.h), beside the default schedule,
+  // which must be itself.
+  std::optional<std::string> why_not_measured(const db::Hash& config) const;
 
   // Compiles those that are not available. A thread that finds nothing left to compile does the
   // jobs `beside`, as long as the others compile. Returns those that cannot be compiled, and why.

@@ -44,6 +44,12 @@ std::optional<std::vector<db::Hash>> fresh_search(CampaignContext& context, Task
     if (failed.contains(anchor) || over()) return std::nullopt;
     std::erase_if(configs, [&](const db::Hash& c) { return failed.contains(c); });
     for (const auto& [config, why] : failed) search.tell(records.candidate(config), std::nullopt);
+    // As a campaign's search does.
+    std::erase_if(configs, [&](const db::Hash& c) {
+      const bool pruned = builder.why_not_measured(c).has_value();
+      if (pruned) search.tell(records.candidate(c), std::nullopt);
+      return pruned;
+    });
     const std::vector<EntryResult> results = time(builder, configs);
     const std::optional<double> own = fastest_of(results.at(0));
     if (!own) return std::nullopt;

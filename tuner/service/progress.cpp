@@ -61,10 +61,11 @@ void ProgressMeter::phase(const std::string& text) {
   const std::lock_guard lock(mutex_);
   now_.phase = text;
 }
-void ProgressMeter::count(int64_t trials, int64_t failed) {
+void ProgressMeter::count(int64_t trials, int64_t failed, int64_t pruned) {
   const std::lock_guard lock(mutex_);
   now_.trials += trials;
   now_.failed += failed;
+  now_.pruned += pruned;
 }
 void ProgressMeter::times(double best_ns, double default_ns) {
   const std::lock_guard lock(mutex_);
@@ -103,7 +104,9 @@ void ProgressMeter::note(const std::string& text) {
 std::string ProgressMeter::line() const {
   std::string out = fmt::format("[{:3.0f}%] {} · {} · {} trials", now_.done * 100, now_.task,
                                 now_.phase, now_.trials);
-  if (now_.failed > 0) out += fmt::format(" ({} failed)", now_.failed);
+  if (now_.failed > 0)
+    out += fmt::format(" ({} failed{})", now_.failed,
+                       now_.pruned > 0 ? fmt::format(", {} of them pruned", now_.pruned) : "");
   if (now_.best_us > 0)
     out += fmt::format(" · best {:.1f} us, default {:.1f} us", now_.best_us, now_.default_us);
   return out + fmt::format(" · {}{} left", std::isfinite(ends_s_) ? "" : "at most ",

@@ -22,9 +22,9 @@
 namespace nimble::tuner {
 
 struct StatusLine {
-  std::string task;   // "3/10 packed_matmul k=384 n=384, 2 threads"
-  std::string phase;  // "search round 4"
-  int64_t trials = 0, failed = 0;
+  std::string task;                            // "3/10 packed_matmul k=384 n=384, 2 threads"
+  std::string phase;                           // "search round 4"
+  int64_t trials = 0, failed = 0, pruned = 0;  // pruned: of the failed
   double best_us = 0, default_us = 0;
   double done = 0;  // share of the campaign, 0…1
 };
@@ -56,7 +56,8 @@ class ProgressMeter {
   std::vector<double> told_errors() const;
   void task(const std::string& text, double done);
   void phase(const std::string& text);
-  void count(int64_t trials, int64_t failed);
+  // `pruned`: of those that failed, those that were not measured for what their code takes.
+  void count(int64_t trials, int64_t failed, int64_t pruned = 0);
   void times(double best_ns, double default_ns);
   // Prints a line that stays.
   void note(const std::string& text);

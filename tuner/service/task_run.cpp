@@ -43,6 +43,7 @@ void TaskRun::enter(plan::Phase phase) {
   if (found_.ratio < kUnusable) state.best_ratio = found_.ratio;
   state.trials = report_.trials;
   state.failed = report_.failed;
+  state.pruned = report_.pruned;
   state.share = report_.share;
   state.spent_s = report_.spent_s;
   state.noise = report_.noise;
@@ -188,10 +189,15 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
   const Account::Span storing(context_.account, Activity::kStore);
   expectations_.take();
   std::erase_if(trials, [&](const db::Trial& t) {
-    const auto it = failed.find(t.key.config);
-    if (it == failed.end()) return false;
-    finish_failed(t, db::TrialState::kCompileFailed, "compiler", it->second);
-    return true;
+    if (const auto it = failed.find(t.key.config); it != failed.end()) {
+      finish_failed(t, db::TrialState::kCompileFailed, "compiler", it->second);
+      return true;
+    }
+    // What has a time has it, and what other phases ask for was found worth it.
+    if (t.key.role != db::Role::kSearch || db::is_final(t.state)) return false;
+    const std::optional<std::string> why = builder_.why_not_measured(t.key.config);
+    if (why) finish_failed(t, db::TrialState::kCompileFailed, kPruned, *why);
+    return why.has_value();
   });
 }
 
@@ -207,9 +213,11 @@ void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
     context_.store.add(log);
   });
   changed_.insert(trial.uuid);
-  context_.meter.count(1, 1);
+  const int64_t pruned = error_class == kPruned ? 1 : 0;
+  context_.meter.count(1, 1, pruned);
   ++report_.trials;
   ++report_.failed;
+  report_.pruned += pruned;
 }
 
 std::vector<EntryResult> TaskRun::measure(size_t point, const std::vector<db::Trial>& trials,

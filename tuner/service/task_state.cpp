@@ -10,6 +10,7 @@ namespace nimble::tuner {
 std::string json_text(const TaskState& s) {
   nlohmann::json detail = {
       {"trials", s.trials}, {"failed", s.failed}, {"share", s.share}, {"spent_s", s.spent_s}};
+  if (s.pruned > 0) detail["pruned"] = s.pruned;
   if (s.best_ratio > 0) detail["best_ratio"] = s.best_ratio;
   if (s.allotted_s) detail["allotted_s"] = *s.allotted_s;
   if (s.verified_on) detail["verified_on"] = *s.verified_on;
@@ -46,6 +47,7 @@ TaskState task_state_from_json(const std::string& detail) {
   out.best_ratio = number("best_ratio").value_or(0);
   out.trials = whole("trials");
   out.failed = whole("failed");
+  out.pruned = whole("pruned");
   out.share = number("share").value_or(0);
   out.spent_s = number("spent_s").value_or(0);
   out.allotted_s = number("allotted_s");

@@ -26,7 +26,8 @@ struct TaskState {
   // Of the cross-evaluation; and why the vendor's routine took no part, or none at some sizes.
   std::optional<db::VendorStanding> vendor;
   std::string no_vendor;
-  std::string note;  // why it has no faster schedule; empty: nothing to say
+  std::string note;    // why it has no faster schedule; empty: nothing to say
+  int64_t pruned = 0;  // of the failed trials: as of TaskReport
 };
 
 std::string json_text(const TaskState& state);

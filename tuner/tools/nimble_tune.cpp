@@ -51,6 +51,7 @@ Json json_of(const tuner::TaskReport& r) {
             {"best_ns", r.best_ns},
             {"trials", r.trials},
             {"failed", r.failed},
+            {"pruned", r.pruned},
             {"seeds", r.seeds},
             {"k", r.k},
             {"entries", r.entries},
@@ -199,6 +200,13 @@ int run(int argc, char** argv) {
                              : report.ended.empty() ? ""
                                                     : "; " + report.ended);
     if (report.spending.wall_s > 0) std::cerr << text_of(report.spending) << '\n';
+    int64_t pruned = 0;
+    for (const tuner::TaskReport& r : report.tasks) pruned += r.pruned;
+    if (pruned > 0)
+      std::cerr << fmt::format(
+          "{} of the failed trials compiled and were not measured: their code spills registers or "
+          "leaves a multiprocessor idle\n",
+          pruned);
     std::cerr << fmt::format(
         "next: nimble compile {0}{2} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"

@@ -7,6 +7,7 @@
 #include "compiler/codegen/test/cuda_kernels.h"
 #include "compiler/codegen/test/cuda_samples.h"
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/test/gpu_levels.h"
 #include "compiler/kernels/test/template_harness.h"
 #include "compiler/kernels/unroll.h"
 
@@ -43,6 +44,26 @@ TEST(CudaTemplates, DefaultSchedulesSpillNothing) {
     EXPECT_FALSE(object.bytes.empty());
     EXPECT_EQ(object.resources.spill_bytes, 0) << kernels::to_json(c);
   }
+}
+
+// What takes most of a lane's registers, on every architecture.
+TEST(CudaTemplates, AttentionOf16BitsWithAMaskByRowSpillsNothing) {
+  NIMBLE_NEEDS_NVRTC();
+  for (const std::string& level : kernels::testing::gpu_machine_levels())
+    for (const char* type : {"f16", "bf16"}) {
+      SCOPED_TRACE(level + " " + type);
+      const kernels::TargetInfo target = gpu_target(level);
+      const kernels::Workload w = kernels::testing::workload_of(
+          fmt::format("fn @f(%q: Tensor[(b, n, 768), {0}], %k: Tensor[(b, n, 768), {0}], "
+                      "%v: Tensor[(b, n, 768), {0}], %m: Tensor[(1, 1, n, n), {0}]) {{ "
+                      "let %y = attention(%q, %k, %v, %m) {{heads = 12, scale = 0.125}}; %y }}",
+                      type));
+      const kernels::Template* t = kernels::template_for(w, target);
+      ASSERT_NE(t, nullptr);
+      const kernels::Config c = t->default_config(w, target);
+      const kir::Function f = kir::unroll(t->lower(w, c, target, "kernel").functions.at(0));
+      EXPECT_EQ(compile_cuda({&f, 1}, target)[0].resources.spill_bytes, 0) << kernels::to_json(c);
+    }
 }
 
 }  // namespace

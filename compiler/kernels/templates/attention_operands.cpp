@@ -80,6 +80,10 @@ std::optional<AttentionOperands> attention_operands(const Workload& w) {
   p.n = q->dims[1];
   p.m = k->dims[1];
   p.masked = e.args.size() == 4;
+  if (p.masked && !e.args[3].is_constant()) {
+    const std::vector<kir::Dim>& dims = ir::type_of(e.args[3])->dims;
+    p.mask_has_rows = dims.size() >= 2 && !dims[dims.size() - 2].is_constant(1);
+  }
   p.tf32 = p.type == DType::kF32 && ir::attr_or(e.attrs, "tf32", false);
   return p;
 }

@@ -14,7 +14,8 @@ struct AttentionOperands {
   int64_t heads = 1, d = 1, dv = 1;  // numbers of a head in a row of q and k, and of v
   double scale = 1;
   bool masked = false;
-  bool tf32 = false;  // of f32: whether factors may be rounded so (the attribute)
+  bool mask_has_rows = false;  // a query row has one of its own
+  bool tf32 = false;           // of f32: whether factors may be rounded so (the attribute)
 };
 // Nothing unless q, k and v are parts of parameters, of known width, and whatever follows is
 // element-wise.

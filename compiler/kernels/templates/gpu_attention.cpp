@@ -25,6 +25,7 @@
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
+#include "vm/base/gpu_target.h"
 
 namespace nimble::kernels {
 
@@ -51,6 +52,17 @@ bool fits(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t
   return by_warps(p, t) ? fits_warps(p, s, t) : fits_lanes(p, s, t);
 }
 
+// Whether the assembler is known to spill what a lane holds. Where a block has two or four warps it
+// aims at 168 registers, of which a multiprocessor has enough for twelve warps. A mask with rows
+// takes as many as the scores: with 64 keys they and the sums of a head of 64 are 96, and
+// addresses and fragments just fit the rest. From capability 10.0 on they do not where operands
+// have 16 bits, and four registers are put away. Blocks of other sizes have other aims.
+bool spills(const GpuAttention& p, const GpuAttentionShape& s, const TargetInfo& t) {
+  const std::optional<GpuTarget> gpu = gpu_target(t.level);
+  return by_warps(p, t) && p.type != DType::kF32 && p.mask_has_rows && gpu &&
+         gpu->capability >= 100 && s.keys > 32 && (s.threads == 64 || s.threads == 128);
+}
+
 // Few rows keep many blocks busy where the length is open or short; many read the keys less often.
 std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const TargetInfo& t) {
   const auto n = p.n.as_constant(), m = p.m.as_constant();
@@ -62,7 +74,7 @@ std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const Targ
       const GpuAttentionShape s =
           by_warps(p, t) ? GpuAttentionShape{2 * rows, keys, static_cast<int>(4 * rows)}
                          : GpuAttentionShape{rows, keys, 128};
-      if (fits(p, s, t)) return s;
+      if (fits(p, s, t) && !spills(p, s, t)) return s;
     }
   return std::nullopt;
 }
@@ -173,13 +185,6 @@ StmtRef GpuAttentionBlock::copy(size_t operand, const BufferRef& to, const Dim& 
   if (total % shape_.threads != 0) one = kb::if_then(kb::lt(piece, total), std::move(one));
   return gpu::stretched_loop(name, (total + shape_.threads - 1) / shape_.threads, 8,
                              std::move(one));
-}
-
-bool GpuAttentionBlock::mask_has_rows() const {
-  const ir::Atom& a = call_.args[3];
-  if (a.is_constant()) return false;
-  const Dims& dims = ir::type_of(a)->dims;
-  return dims.size() >= 2 && !dims[dims.size() - 2].is_constant(1);
 }
 
 ValueRef GpuAttentionBlock::mask(const Dim& row, const Dim& key, std::vector<StmtRef>& out) {

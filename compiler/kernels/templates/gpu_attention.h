@@ -83,7 +83,6 @@ class GpuAttentionBlock {
 
   // What is added to the scaled score of a query row and a key, which exist.
   kir::ValueRef mask(const Dim& row, const Dim& key, std::vector<kir::StmtRef>& out);
-  bool mask_has_rows() const;
 
   // What is subtracted from the scores of a row whose largest so far is `most`: it, or 0 where all
   // keys are masked, so that their weights are exp(-inf).

@@ -88,7 +88,7 @@ class LanesLowering : GpuAttentionBlock {
         all.push_back(
             kb::set_reg(sums_, i * o_.vectors + v, number(0, static_cast<int>(o_.vector))));
       // A row beyond the last one computes with the last one's mask, and is not stored.
-      if (p_.masked && mask_has_rows())
+      if (p_.mask_has_rows)
         all.push_back(kb::let_index(fmt::format("mr{}", i),
                                     kb::index(ir::min(first_row_ + row(i), p_.n - 1))));
     }
@@ -111,7 +111,7 @@ class LanesLowering : GpuAttentionBlock {
   int64_t stretch() const { return rows_ * columns_ > 16 ? 2 : 4; }
 
   void load_bias(std::vector<StmtRef>& out) override {
-    const bool by_row = mask_has_rows();
+    const bool by_row = p_.mask_has_rows;
     for (int j = 0; j < columns_; ++j) {
       const std::string name = fmt::format("mk{}", j);
       out.push_back(kb::let_index(name, kb::index(ir::min(key(j), p_.m - 1))));
@@ -152,7 +152,7 @@ class LanesLowering : GpuAttentionBlock {
     const auto score = [&](int i, int j) { return kb::reg(scores_, i * columns_ + j); };
     for (int i = 0; i < rows_; ++i)
       for (int j = 0; j < columns_; ++j) {
-        const int bias = (p_.masked && mask_has_rows() ? i : 0) * columns_ + j;
+        const int bias = (p_.mask_has_rows ? i : 0) * columns_ + j;
         out.push_back(kb::set_reg(scores_, i * columns_ + j,
                                   p_.masked ? kb::fma(score(i, j), scale, kb::reg(bias_, bias))
                                             : kb::mul(score(i, j), scale)));

@@ -80,7 +80,7 @@ class WarpsLowering : GpuAttentionBlock {
       all.push_back(kb::set_reg(maximum_, half, lowest()));
       all.push_back(kb::set_reg(total_, half, number(0)));
       // A row beyond the last one computes with the last one's mask, and is not stored.
-      if (p_.masked && mask_has_rows())
+      if (p_.mask_has_rows)
         all.push_back(kb::let_index(fmt::format("mr{}", half),
                                     kb::index(ir::min(first_row_ + row(half), p_.n - 1))));
     }
@@ -105,7 +105,7 @@ class WarpsLowering : GpuAttentionBlock {
   static int at(int tile, int half, int element) { return tile * kSums + half * 2 + element; }
 
   void load_bias(std::vector<StmtRef>& out) override {
-    const bool by_row = mask_has_rows();
+    const bool by_row = p_.mask_has_rows;
     for (int t = 0; t < tiles_; ++t)
       for (int e = 0; e < 2; ++e) {
         const std::string name = fmt::format("mk{}_{}", t, e);
@@ -149,7 +149,7 @@ class WarpsLowering : GpuAttentionBlock {
     each([&](int t, int half, int e) {
       const ValueRef x = kb::reg(scores_, at(t, half, e));
       const ValueRef bias =
-          p_.masked ? kb::reg(bias_, at(t, mask_has_rows() ? half : 0, e)) : nullptr;
+          p_.masked ? kb::reg(bias_, at(t, p_.mask_has_rows ? half : 0, e)) : nullptr;
       out.push_back(
           kb::set_reg(scores_, at(t, half, e), bias ? kb::fma(x, scale, bias) : kb::mul(x, scale)));
     });

@@ -205,6 +205,33 @@ TEST(GpuAttention, HeadsThatMayBeRoundedAndAreTooWideForThat) {
   check_attention(std::move(c), 2, 2);
 }
 
+// There a mask by row leaves too few registers for the scores of 64 keys; any block may be asked
+// for.
+TEST(GpuAttention, TheDefaultOfNewerGpusTakesFewerKeysBesideAMaskByRow) {
+  const auto workload = [](const char* type, const char* mask) {
+    return workload_of(
+        fmt::format("fn @f(%q: Tensor[(b, n, 768), {0}], %k: Tensor[(b, n, 768), {0}], "
+                    "%v: Tensor[(b, n, 768), {0}], %m: Tensor[({1}), {0}]) {{ "
+                    "let %y = attention(%q, %k, %v, %m) {{heads = 12, scale = 0.125}}; %y }}",
+                    type, mask));
+  };
+  const Template& t = *find_template("gpu_attention");
+  const auto keys = [&](const Workload& w, const char* level) {
+    return std::get<int64_t>(t.default_config(w, target_by_name(level)).at("keys"));
+  };
+  for (const char* type : {"f16", "bf16"}) {
+    const Workload by_row = workload(type, "1, 1, n, n"), by_key = workload(type, "b, 1, 1, n");
+    EXPECT_EQ(keys(by_row, "sm_100"), 32) << type;
+    EXPECT_EQ(keys(by_key, "sm_100"), 64) << type;
+    EXPECT_EQ(keys(by_row, "sm_80"), 64) << type;
+    EXPECT_EQ(keys(by_row, "sm_90a"), 64) << type;
+    EXPECT_EQ(keys(by_row, "compute_80"), 64) << type;
+    Config c = t.default_config(by_row, target_by_name("sm_100"));
+    c["keys"] = int64_t{64};
+    EXPECT_TRUE(t.valid(by_row, c, target_by_name("sm_100")));
+  }
+}
+
 TEST(GpuAttention, ShapesThatABlockCannotHaveAreNotValid) {
   expect_refuses_on_gpu("gpu_attention",
                         workload_of(cross_attention_without_mask_and_odd_heads().text),

@@ -41,14 +41,17 @@ TEST(Conv2dNhwc, PackedPairsOfI16) {
                           {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 10, 15},
                           {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 24, 8}}) {
     SCOPED_TRACE(f.str());
-    check(packed_convolution(f, DType::kI8, {}, kI16Rows));
+    Case c = packed_convolution(f, DType::kI8, {}, kI16Rows);
+    c.configurations = 5;
+    check(c);
     if (HasFatalFailure()) return;
   }
 }
 
 TEST(Conv2dNhwc, I16OfOneDimension) {
   Case c = packed_convolution({1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 6, 35}, DType::kI8, {}, kI16Rows);
-  c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}, {1, 1, 701}};
+  c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 301}};
+  c.configurations = 4;
   check(c);
 }
 
@@ -63,6 +66,7 @@ Case of_parts(const std::string& parameters, const std::string& parts) {
   replace("{ let %y", "{ " + parts + "let %y");
   replace("conv2d(%x,", "conv2d(%i,");
   c.oracle = by_reference(c.text);
+  c.configurations = 4;
   return c;
 }
 
@@ -86,7 +90,7 @@ TEST(Conv2dNhwc, I16OfImagesSideBySide) {
 
 // Of a wide image what is read of each pixel becomes i16, and nothing else.
 TEST(Conv2dNhwc, I16OfASliceOfChannels) {
-  for (const int first : {0, 7, 177}) {
+  for (const int first : {7, 177}) {
     const Case c = of_parts("%z: Tensor[(b, h, w, 201), u8]", slice_of("i", first, first + 24));
     check(c);
     if (HasFatalFailure()) return;
@@ -123,6 +127,7 @@ TEST(Conv2dNhwc, I16OfNothingButPadding) {
                           {1, 5, 1, 1, 1, 4, 0, 4, 1, 1, 2, 4, 6}}) {
     SCOPED_TRACE(f.str());
     Case c = packed_convolution(f, DType::kI8, {}, kI16Rows);
+    c.configurations = 4;
     c.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}};
     check(c);
     if (HasFatalFailure()) return;

@@ -216,11 +216,11 @@ TEST_P(ProductTest, DenseOfQuads) {
 // Whatever the target has: rows of bytes become i16 ahead of the product, in one block of rows
 // and in several, and the last pair of an odd row has one element.
 TEST_P(ProductTest, DenseOfBytesAsI16) {
-  for (const int64_t k : {1, 2, 3, 22, 333})
+  for (const int64_t k : {1, 3, 22, 333})
     check_configurations(
         dense_workload(target_, kM, k, 40, k == 22, kQuads, k == 22 ? "panel48x2" : "panel16x2"),
-        target_, "dense", one_size, 8);
-  for (const int64_t m : {1, 37, 130})
+        target_, "dense", one_size, 5);
+  for (const int64_t m : {1, 130})
     check_configurations(
         dense_workload(target_, m, 12, 24, true, kQuads, "panel16x2"), target_, "dense",
         [](int, std::mt19937&) { return std::vector<int64_t>{}; }, 4);

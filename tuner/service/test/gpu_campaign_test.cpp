@@ -2,6 +2,9 @@
 // compiler's, which NVRTC makes.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "compiler/driver/compile.h"
@@ -12,6 +15,7 @@
 #include "db/store/host_records.h"
 #include "db/store/test/all.h"
 #include "tuner/measure/test/gpu_fault_executable.h"
+#include "tuner/search/search.h"
 #include "tuner/service/model_tasks.h"
 #include "tuner/service/test/quick_campaign.h"
 #include "tuner/service/tuning_machine.h"
@@ -277,6 +281,139 @@ fn @main(%x: Tensor[(n, {0}), f32], %w: Tensor[({0}, {1}), f32]) {{
   EXPECT_TRUE(ours.contains(TrialState::kOk));
 }
 
+// Says of each candidate what its code takes. Those that are not to be measured trap.
+class TellingGpuBackend : public FaultyGpuBackend {
+ public:
+  std::map<std::string, GpuCode> takes;  // by candidate
+  std::set<std::string> traps;
+  std::atomic<bool> cancel{false};
+  int builds_until_cancel = 1 << 20;
+
+  Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
+              const kernels::TargetInfo&) override {
+    Built b;
+    std::vector<std::string> names;
+    for (const tuned::Candidate& c : candidates) {
+      names.push_back(traps.contains(text_of(c)) ? "trap" : "copy");
+      b.gpu_code.push_back(takes.at(text_of(c)));
+      b.code_hashes.push_back(hex(hash64(text_of(c))));
+      const std::lock_guard lock(mutex_);
+      ++builds_[text_of(c)];
+    }
+    if (++calls_ == builds_until_cancel) cancel = true;
+    b.executable = gpu_fault_executable(names);
+    b.compile_ms = 1;
+    return b;
+  }
+  int builds(const std::string& candidate) const { return builds_.at(candidate); }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> builds_;
+  std::atomic<int> calls_{0};
+};
+
+// Candidates of four kinds beside the default, and what becomes of each.
+class PrunedGpuCampaign : public GpuCampaign {
+ protected:
+  struct Kind {
+    GpuCode code;
+    std::string why;  // it is not measured; empty: it is
+  };
+  // By candidate.
+  std::map<std::string, Kind> candidates(const TuningTask& task, int64_t default_spills) {
+    const Space space(task.workload(), hopper());
+    usual = text_of(space.default_candidate());
+    const Kind kinds[] = {
+        {{128, 0, 64}, ""},
+        {{128, 0, 255, 512}, default_spills < 512 ? "spills 512 bytes" : ""},
+        {{128, 0, 255, 32}, ""},
+        {{32, 150'000, 40}, "4 schedulers"},
+    };
+    std::map<std::string, Kind> out;
+    for (const tuned::Candidate& c : space.enumerate(kEnumerateUpTo))
+      if (text_of(c) != usual) out[text_of(c)] = kinds[out.size() % std::size(kinds)];
+    out[usual] = {{128, 0, 64, default_spills}, ""};
+    return out;
+  }
+  static void tell(const std::map<std::string, Kind>& kinds, TellingGpuBackend* backend) {
+    for (const auto& [candidate, kind] : kinds) {
+      backend->takes[candidate] = kind.code;
+      if (!kind.why.empty()) backend->traps.insert(candidate);
+    }
+  }
+  // Reasons of trials that were not measured; how often each came.
+  static std::map<std::string, int64_t> check_trials(db::Store& store, const db::Uuid& campaign,
+                                                     const std::map<std::string, Kind>& kinds) {
+    std::map<std::string, int64_t> out;
+    for (const db::TrialOutcome& t : store.outcomes(campaign)) {
+      if (!db::is_final(t.trial.state)) continue;
+      const auto info = store.config(t.trial.key.config);
+      const std::string candidate = text_of(candidate_of(info->template_name, info->json));
+      const Kind& kind = kinds.at(candidate);
+      if (kind.why.empty()) {
+        EXPECT_EQ(t.trial.state, TrialState::kOk) << candidate << t.trial.message;
+        continue;
+      }
+      EXPECT_EQ(t.trial.key.role, db::Role::kSearch) << candidate;
+      EXPECT_EQ(t.trial.state, TrialState::kCompileFailed) << candidate << t.trial.message;
+      EXPECT_EQ(t.trial.error_class, kPruned);
+      EXPECT_THAT(t.trial.message, HasSubstr(kind.why)) << candidate;
+      ++out[kind.why];
+    }
+    return out;
+  }
+  std::string usual;
+};
+
+TEST_F(PrunedGpuCampaign, WhatSpillsOrFillsLittleIsNotMeasured) {
+  const CampaignOptions o = quick_gpu(kCopy);
+  TellingGpuBackend backend;
+  const auto kinds = candidates(tasks(o).at(0), 0);
+  tell(kinds, &backend);
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  ASSERT_TRUE(report.tasks[0].table) << report.tasks[0].note;
+  const auto store = db::Store::open(o.database);
+  const auto pruned = check_trials(*store, report.campaign, kinds);
+  EXPECT_EQ(pruned.size(), 2u);
+  int64_t trials = 0;
+  for (const auto& [why, count] : pruned) trials += count;
+  EXPECT_EQ(report.tasks[0].pruned, trials);
+  EXPECT_EQ(report.tasks[0].failed, trials);
+}
+
+// Else its space could be empty.
+TEST_F(PrunedGpuCampaign, WhatSpillsNoMoreThanTheDefaultIsMeasured) {
+  const CampaignOptions o = quick_gpu(kCopy);
+  TellingGpuBackend backend;
+  const auto kinds = candidates(tasks(o).at(0), 512);
+  tell(kinds, &backend);
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  const auto store = db::Store::open(o.database);
+  EXPECT_EQ(check_trials(*store, report.campaign, kinds).size(), 1u);
+}
+
+// The default, which all are compared with, is not compiled again.
+TEST_F(PrunedGpuCampaign, AProcessThatGoesOnKnowsWhatTheCodeTakes) {
+  const CampaignOptions o = quick_gpu(kCopy);
+  TellingGpuBackend backend;
+  const auto kinds = candidates(tasks(o).at(0), 0);
+  tell(kinds, &backend);
+  backend.builds_until_cancel = 2;  // the first is the default
+  const CampaignReport cut = run_campaign(o, backend, backend.cancel);
+  EXPECT_TRUE(cut.interrupted);
+  const auto store = db::Store::open(o.database);
+  const size_t before = store->outcomes(cut.campaign).size();
+  backend.cancel = false;
+  const CampaignReport rest = run_campaign(o, backend, backend.cancel);
+  EXPECT_TRUE(rest.resumed);
+  EXPECT_EQ(backend.builds(usual), 1);
+  EXPECT_GT(store->outcomes(cut.campaign).size(), before);
+  EXPECT_EQ(check_trials(*store, cut.campaign, kinds).size(), 2u);
+}
+
 TEST_F(GpuCampaign, WhatCannotBeMeasuredHereIsRefusedFirst) {
   FaultyGpuBackend backend;
   CampaignOptions o = quick_gpu(kCopy);
@@ -351,6 +488,11 @@ fn @main(%x: Tensor[(n, 24), f32], %w: Tensor[(24, 40), f32]) {
   const Built built = backend->build(w, candidates, hopper());
   ASSERT_EQ(built.error, "");
   ASSERT_EQ(built.code_hashes.size(), 3u);
+  ASSERT_EQ(built.gpu_code.size(), 3u);
+  for (const GpuCode& code : built.gpu_code) {
+    EXPECT_GT(code.registers, 0);
+    EXPECT_GT(blocks_at_once(code, hopper()), 0);
+  }
   const exec::Executable e = exec::deserialize(built.executable);
   ASSERT_EQ(e.images.size(), 1u) << "nothing of the CPU's";
   EXPECT_EQ(e.images[0].target, "sm_90a");

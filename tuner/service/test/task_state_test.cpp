@@ -10,6 +10,7 @@ TEST(TaskState, IsReadAsItWasWritten) {
   s.best_ratio = 0.5;
   s.trials = 12;
   s.failed = 3;
+  s.pruned = 2;
   s.share = 0.25;
   s.spent_s = 1.5;
   s.allotted_s = 9;
@@ -24,6 +25,7 @@ TEST(TaskState, IsReadAsItWasWritten) {
   EXPECT_EQ(read.best_ratio, s.best_ratio);
   EXPECT_EQ(read.trials, s.trials);
   EXPECT_EQ(read.failed, s.failed);
+  EXPECT_EQ(read.pruned, s.pruned);
   EXPECT_EQ(read.share, s.share);
   EXPECT_EQ(read.spent_s, s.spent_s);
   EXPECT_EQ(read.allotted_s, s.allotted_s);

@@ -188,6 +188,9 @@ kir::StmtRef let_team(const Schedule& s);
 // Padding of an operand's rows in shared memory, and of the sums', in elements.
 int tile_pad(const Product& p, const Schedule& s, bool rhs);
 int sums_pad(const Product& p, const Schedule& s);
+// Columns of a thread's or a warp's tile, at most. A knob has the same choices whatever the unit:
+// what is offered for a group's tiles beyond these is no more to search of the others.
+inline constexpr int kWidestTile = 64;
 // Whether the unit computes such tiles.
 bool suits_unit(const Product& p, const Schedule& s);
 

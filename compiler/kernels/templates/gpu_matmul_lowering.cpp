@@ -274,8 +274,14 @@ class TilesLowering {
 bool SharedTile::Form::suits(int threads) const {
   if (part_inner() % vector != 0) return false;
   const int vectors = part_inner() / vector;
-  // Of lines a thread copies one vector of each of its rows, and knows where those are swizzled to.
-  if (span != 0) return threads % vectors == 0 && span % vector == 0;
+  if (span != 0) {
+    // Of lines a thread copies one vector of each of its rows, and knows a few places that those
+    // are swizzled to, which come again in turn: a swizzle's pattern is to be so many rounds of the
+    // threads, or a round so many patterns (place_of).
+    if (threads % vectors != 0 || span % vector != 0) return false;
+    const int rows = threads / vectors;
+    return kir::kGroupLines % rows == 0 || rows % kir::kGroupLines == 0;
+  }
   return threads % vectors == 0 || vectors % threads == 0;
 }
 

@@ -122,6 +122,9 @@ class SharedTile {
   void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
   // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros.
   kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
+  // Whether lanes of a warp may do different things in fill(): read elements that others lack, or
+  // copy rows of the last round, in which there are fewer.
+  bool lanes_part() const;
 
  private:
   kir::Dim symbol(const std::string& what) const { return kir::Dim::symbol(name_ + what); }

@@ -197,6 +197,9 @@ class TilesLowering {
     out.push_back(where_less(step, steps_,
                              kb::seq({lhs_->fill(w_, slot, step), rhs_->fill(w_, slot, step)})));
     if (copies_) out.push_back(kb::async_commit());
+    // What a group does next (its fence, its wait) all lanes of its warps have to do together.
+    if (s_.unit == UnitKind::kGroup && (lhs_->lanes_part() || rhs_->lanes_part()))
+      out.push_back(kb::barrier(kir::Together::kWarp));
   }
 
   void walk(std::vector<StmtRef>& out) const {
@@ -296,6 +299,10 @@ void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& firs
 
 int SharedTile::rows_at_once() const {
   return std::max(1, threads_ * form_.vector / form_.part_inner());
+}
+
+bool SharedTile::lanes_part() const {
+  return !is_copied(shared_->dtype, form_.vector) || form_.part_outer() % rows_at_once() != 0;
 }
 
 std::string SharedTile::place_of(int row) const {

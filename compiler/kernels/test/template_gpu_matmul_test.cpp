@@ -202,6 +202,35 @@ TEST_F(GpuMatmulTest, GroupsOfWarps) {
       }
 }
 
+// A group's fences and waits are for all lanes together, which copies of single elements and of
+// rows that not all threads have may have parted; other copies don't.
+TEST_F(GpuMatmulTest, LanesOfGroupsMeetBehindCopiesThatPartThem) {
+  const GroupCase even = {"bf16", "f32", 64, 64, 64, 64, 1, 4};
+  const GroupCase odd_rows = {"bf16", "f32", 192, 16, 16, 16, 1, 3};
+  struct Case {
+    const GroupCase& schedule;
+    const char* k;
+    bool meet;
+  };
+  for (const Case& c : {Case{even, "768", false},
+                        {even, "770", false},
+                        {even, "769", true},
+                        {even, "k", true},
+                        {odd_rows, "768", true}}) {
+    const Workload w = form_of({false, false}, "m", c.k, "3072", "bf16", "bf16", "f32");
+    const Config config = config_of(c.schedule);
+    SCOPED_TRACE(w.key + to_json(config));
+    ASSERT_TRUE(find_template("gpu_matmul")->valid(w, config, target_));
+    const std::string text =
+        kir::print(find_template("gpu_matmul")->lower(w, config, target_, "f").functions.at(0));
+    const size_t walk = text.find("serial step from"), meet = text.find("barrier warp", walk);
+    ASSERT_NE(walk, std::string::npos) << text;
+    EXPECT_EQ(meet != std::string::npos, c.meet) << text;
+    if (!c.meet) continue;
+    EXPECT_LT(meet, text.find("fence.group", walk)) << text;
+  }
+}
+
 TEST_F(GpuMatmulTest, GroupsOfWarpsWithBatchesAndWhatFollows) {
   const Config config = config_of({"bf16", "f32", 64, 32, 32, 32, 1, 3});
   for (const Workload& w :

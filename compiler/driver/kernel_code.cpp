@@ -62,6 +62,16 @@ void KernelSet::compare_code(Entry& e) {
   if (e.lookup.outcome == Outcome::kTuned) e.lookup.outcome = Outcome::kStale;
 }
 
+void KernelSet::tell_serialized(Entry& e, const std::string& said) {
+  const std::string problem =
+      "the assembler does products of groups of warps one after the other: " + said;
+  if (e.fixed || e.by_hand)
+    throw Error(Status::kUnsupported, e.name, problem,
+                "choose another configuration of its template");
+  e.lookup.reason +=
+      fmt::format("{}{}; tune again with this NVRTC", e.lookup.reason.empty() ? "" : "; ", problem);
+}
+
 KernelSet::Listing KernelSet::listing() const {
   Code code;
   std::set<std::string> messages;
@@ -120,6 +130,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     say(fmt::format("generating code for {} kernels ({} variants) on {}", count, kernels.size(),
                     target.level));
   };
+  std::map<std::string, std::string> serialized;  // what the assembler says of it, for any target
   const auto add_gpu_image = [&](const std::vector<kir::Function>& kernels,
                                  const kernels::TargetInfo& target) {
     if (kernels.empty()) return;
@@ -139,6 +150,7 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
       uint32_t& alignment = alignments[o.function.name];
       alignment = std::max(alignment, o.argument_alignment);
       if (report) report->cached += o.cached;
+      if (!o.serialized.empty()) serialized.emplace(o.function.name, o.serialized);
     }
     out.images.push_back({target.level, {}, *image, image, kCudaDevice, std::move(modules)});
     if (report) report->images.emplace_back(target.level, image->size());
@@ -190,6 +202,11 @@ void KernelSet::finish(const CompileOptions& options, exec::Executable& out,
     for (const Entry::Piece& p : e.pieces)
       e.code_hashes.push_back(hash_of_code(out.kernels[k], p.first, p.count, p.tails));
     if (e.lookup.choice && !e.pieces.empty()) compare_code(e);
+    const auto& all = out.kernels[k].implementations;
+    const auto said = std::find_if(all.begin(), all.end(), [&](const exec::Implementation& i) {
+      return serialized.contains(i.symbol);
+    });
+    if (said != all.end()) tell_serialized(e, serialized.at(said->symbol));
     row.kernel = out.kernels[k].name;
     row.source = e.source;
     row.workload = e.workload.key;

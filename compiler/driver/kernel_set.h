@@ -108,6 +108,11 @@ class KernelSet {
              exec::Kernel& kernel, std::set<std::string>* messages) const;
   // Compares the code with what was measured: a record is exact only while both are the same.
   static void compare_code(Entry& e);
+  // The assembler has `said` that it lets products of groups of warps not go on side by side: a
+  // candidate and a person's knobs are refused, since there are others. What a record has was
+  // measured with another compiler, and is the best that is known: it stays, and the reason says
+  // so.
+  static void tell_serialized(Entry& e, const std::string& said);
   // The template's default schedule, which is one function whatever the shape.
   static std::pair<kernels::Config, kir::Function> default_form(const Entry& e,
                                                                 const kernels::Template& t,

@@ -232,6 +232,14 @@ def sample(default, knobs, seed):
         yield config
 
 
+def in_order(default, knobs, seed):
+    """Yields configurations, each with whether it was drawn: the default one and the fixed ones
+    come first."""
+    fixed = [default, *groups_of_warps(default, knobs)]
+    yield from ((config, False) for config in fixed)
+    yield from ((config, True) for config in sample(default, knobs, seed) if config not in fixed)
+
+
 # ------------------------------------------------------------------ results
 
 def kernel_ns(profile, kernel, config):

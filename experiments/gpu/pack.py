@@ -7,7 +7,6 @@ in many configurations (candidates.py), and as NVIDIA's libraries compute them (
 """
 
 import argparse
-import itertools
 import json
 import os
 import pathlib
@@ -124,8 +123,8 @@ def knobs_of(source, target, host, ending):
 
 
 def pack_candidates(folder, work, most, target, host):
-    """Compiles each kernel's default configuration and `most` others, in turns, so that what there
-    is when it ends early is of all."""
+    """Compiles each kernel's default configuration, the fixed ones and `most` that are drawn, in
+    turns, so that what there is when it ends early is of all."""
     out = folder / "candidates"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
@@ -136,20 +135,17 @@ def pack_candidates(folder, work, most, target, host):
         source = work / f"candidate-{name}.nir"
         source.write_text(kernel.text)
         template, default, knobs = knobs_of(source, target, host, kernel.kernel)
-        waiting[name] = (source, template, default,
-                         itertools.chain([default], candidates.groups_of_warps(default, knobs),
-                                         candidates.sample(default, knobs, name)))
-    tries = {name: 0 for name in waiting}
-    counts = dict.fromkeys(waiting, 0)
+        waiting[name] = (source, template, default, candidates.in_order(default, knobs, name))
+    tries, counts = dict.fromkeys(waiting, 0), dict.fromkeys(waiting, 0)  # of the drawn ones
     try:
         while waiting:
             for name in list(waiting):
                 source, template, default, configs = waiting[name]
                 report = {}
                 while report.get("status") != "ok":
-                    config = next(configs, None)
-                    tries[name] += 1
-                    if config is None or tries[name] > 100 * (most + 1):
+                    config, drawn = next(configs, (None, True))
+                    tries[name] += drawn
+                    if config is None or tries[name] > 100 * most:
                         del waiting[name]
                         break
                     path = out / f"{len(packed):04}.nimble"
@@ -165,8 +161,8 @@ def pack_candidates(folder, work, most, target, host):
                     packed.append({"kernel": name, "file": path.name, "config": config,
                                    "default": config == default})
                     (folder / "candidates.json").write_text(json.dumps(packed))
-                    counts[name] += 1
-                    if counts[name] > most:
+                    counts[name] += drawn
+                    if counts[name] >= most:
                         del waiting[name]
     finally:
         compiler.close()
@@ -196,8 +192,8 @@ def main(arguments=None):
     parser.add_argument("--operators", type=int, default=300, metavar="N",
                         help="of ONNX's tests of operators, at most (default: %(default)s)")
     parser.add_argument("--candidates", type=int, default=24, metavar="N",
-                        help="configurations of each kernel beside its default one (default: "
-                             "%(default)s; 0: no candidates)")
+                        help="drawn configurations of each kernel, beside its default one and the "
+                             "fixed ones (default: %(default)s; 0: no candidates)")
     parser.add_argument("--no-vendor", action="store_true",
                         help="leave out the kernels that NVIDIA's libraries compute, too")
     options = parser.parse_args(arguments)

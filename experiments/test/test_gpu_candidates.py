@@ -1,18 +1,27 @@
 """Single kernels in many configurations (experiments/gpu/candidates.py)."""
 
+import contextlib
+import io
 import itertools
+import json
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from experiments.gpu import candidates  # noqa: E402
+from experiments.gpu import candidates, pack  # noqa: E402
 
 MATMUL = {"unit": ["simt"], "block_rows": [4, 8, 16, 32], "block_columns": [16, 32, 64],
           "tile_rows": [1, 2, 4, 8], "tile_columns": [4, 8], "k_step": [16, 32, 64],
           "k_split": [1, 2, 4, 8], "stages": [2, 3, 4]}
+WITH_GROUPS = {"unit": ["simt", "mma", "wgmma"], "block_rows": [4, 8, 16, 32, 64, 128],
+               "block_columns": [16, 32, 64, 128], "tile_rows": [1, 2, 4, 8, 16, 32, 64],
+               "tile_columns": [4, 8, 16, 32, 64, 128], "k_step": [16, 32, 64, 128, 256],
+               "k_split": [1, 2, 4, 8, 16], "stages": [2, 3, 4]}
 DEFAULT = {"unit": "simt", "block_rows": 16, "block_columns": 32, "tile_rows": 4,
            "tile_columns": 4, "k_step": 64, "k_split": 8, "stages": 4}
 
@@ -69,10 +78,7 @@ class Sampling(unittest.TestCase):
     def test_groups_of_warps_are_tried_where_they_are_offered(self):
         self.assertEqual(candidates.groups_of_warps(DEFAULT, MATMUL), [])
         self.assertEqual(candidates.groups_of_warps({"threads": 32}, {"threads": [32]}), [])
-        knobs = {"unit": ["simt", "mma", "wgmma"], "block_rows": [4, 8, 16, 32, 64, 128],
-                 "block_columns": [16, 32, 64, 128], "tile_rows": [1, 2, 4, 8, 16, 32, 64],
-                 "tile_columns": [4, 8, 16, 32, 64, 128], "k_step": [16, 32, 64, 128, 256],
-                 "k_split": [1, 2, 4, 8, 16], "stages": [2, 3, 4]}
+        knobs = WITH_GROUPS
         found = candidates.groups_of_warps(DEFAULT, knobs)
         self.assertEqual(len(found), len(candidates.GROUP_SCHEDULES))
         for i, config in enumerate(found):
@@ -96,6 +102,45 @@ class Sampling(unittest.TestCase):
         self.assertFalse(candidates.is_plausible(
             {**DEFAULT, "unit": "matrix", "k_split": 8, "block_columns": 64}))
         self.assertTrue(candidates.is_plausible({"threads": 32}))
+
+
+class Compiler:
+    """Refuses one configuration, behind the fixed ones."""
+
+    def __init__(self, *_, **__):
+        self.calls = 0
+
+    def compile(self, *_):
+        self.calls += 1
+        refused = self.calls == 2 + len(candidates.GROUP_SCHEDULES)
+        return {"status": "invalid argument" if refused else "ok"}
+
+    def close(self):
+        pass
+
+
+class Packing(unittest.TestCase):
+    def packed(self, knobs, most):
+        kernel = next(iter(candidates.kernels().values()))
+        with tempfile.TemporaryDirectory() as name, contextlib.redirect_stderr(io.StringIO()), \
+                mock.patch.object(pack, "knobs_of", lambda *_: ("gpu_matmul", DEFAULT, knobs)), \
+                mock.patch.object(pack.batch, "Compiler", Compiler), \
+                mock.patch.object(pack.candidates, "kernels", lambda: {"a": kernel}):
+            folder = pathlib.Path(name)
+            pack.pack_candidates(folder, folder, most, "sm_90a", "x86-64-v3")
+            return json.loads((folder / "candidates.json").read_text())
+
+    def test_drawn_configurations_alone_are_counted(self):
+        fixed = [DEFAULT, *candidates.groups_of_warps(DEFAULT, WITH_GROUPS)]
+        for most in (1, 24):
+            rows = self.packed(WITH_GROUPS, most)
+            found = [row["config"] for row in rows]
+            self.assertEqual(found[:len(fixed)], fixed)
+            self.assertEqual(len(found), len(fixed) + most)
+            for i, config in enumerate(found):
+                self.assertNotIn(config, found[:i])
+            self.assertEqual([row["default"] for row in rows], [True] + [False] * (len(rows) - 1))
+        self.assertEqual(len(self.packed(MATMUL, 24)), 1 + 24)
 
 
 class Tables(unittest.TestCase):

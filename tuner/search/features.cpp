@@ -164,6 +164,11 @@ class Walk {
       case StmtKind::kGroupDot: {
         const kir::GroupFragmentRow& row = kir::group_row_of(s.group_fragment);
         flops += 2.0 * kir::kGroupRows * s.columns * row.k / kir::kGroupThreads * times;
+        // Its factors come from shared memory, once for the group: in words as a warp's loads are.
+        const double bytes = (kir::kGroupRows * size(row.a) + s.columns * size(row.b)) * row.k /
+                             kir::kGroupThreads * times;
+        loads += bytes / 4;
+        load_bytes += bytes;
         return;
       }
     }

@@ -7,7 +7,7 @@
 // too: what was written is there ahead of the fence, and what is read is read behind the wait. A
 // wait that leaves products under way must not name them. Zeros that are written ahead of a loop
 // would else be written again in its midst, where it has not run once, and the assembler would wait
-// behind each product (compile.cpp refuses what it says then).
+// behind each product (compile.cpp tells what it says then).
 #include <algorithm>
 
 #include "compiler/codegen/cuda/emitter.h"

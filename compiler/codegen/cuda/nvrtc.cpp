@@ -59,10 +59,14 @@ struct Nvrtc::Functions {
 };
 
 std::string serialized_products(const std::string& log) {
-  const size_t at = log.find("wgmma.mma_async instructions are serialized");
-  if (at == log.npos) return {};
-  const size_t begin = log.rfind('\n', at) + 1;  // npos + 1: of the first line
-  return log.substr(begin, log.find('\n', at) - begin);
+  for (const char* said :
+       {"wgmma.mma_async instructions are serialized", "warpgroup.wait is injected"}) {
+    const size_t at = log.find(said);
+    if (at == log.npos) continue;
+    const size_t begin = log.rfind('\n', at) + 1;  // npos + 1: of the first line
+    return log.substr(begin, log.find('\n', at) - begin);
+  }
+  return {};
 }
 
 Nvrtc::Nvrtc(void* library) {

@@ -122,6 +122,9 @@ class SharedTile {
   void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
   // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros.
   kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
+  // Whether lanes of a warp may do different things in fill(): read elements that others lack, or
+  // copy rows of the last round, in which there are fewer.
+  bool lanes_part() const;
 
  private:
   kir::Dim symbol(const std::string& what) const { return kir::Dim::symbol(name_ + what); }
@@ -188,6 +191,9 @@ kir::StmtRef let_team(const Schedule& s);
 // Padding of an operand's rows in shared memory, and of the sums', in elements.
 int tile_pad(const Product& p, const Schedule& s, bool rhs);
 int sums_pad(const Product& p, const Schedule& s);
+// Columns of a thread's or a warp's tile, at most. A knob has the same choices whatever the unit:
+// what is offered for a group's tiles beyond these is no more to search of the others.
+inline constexpr int kWidestTile = 64;
 // Whether the unit computes such tiles.
 bool suits_unit(const Product& p, const Schedule& s);
 

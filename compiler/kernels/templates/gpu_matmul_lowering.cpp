@@ -197,6 +197,9 @@ class TilesLowering {
     out.push_back(where_less(step, steps_,
                              kb::seq({lhs_->fill(w_, slot, step), rhs_->fill(w_, slot, step)})));
     if (copies_) out.push_back(kb::async_commit());
+    // What a group does next (its fence, its wait) all lanes of its warps have to do together.
+    if (s_.unit == UnitKind::kGroup && (lhs_->lanes_part() || rhs_->lanes_part()))
+      out.push_back(kb::barrier(kir::Together::kWarp));
   }
 
   void walk(std::vector<StmtRef>& out) const {
@@ -274,8 +277,14 @@ class TilesLowering {
 bool SharedTile::Form::suits(int threads) const {
   if (part_inner() % vector != 0) return false;
   const int vectors = part_inner() / vector;
-  // Of lines a thread copies one vector of each of its rows, and knows where those are swizzled to.
-  if (span != 0) return threads % vectors == 0 && span % vector == 0;
+  if (span != 0) {
+    // Of lines a thread copies one vector of each of its rows, and knows a few places that those
+    // are swizzled to, which come again in turn: a swizzle's pattern is to be so many rounds of the
+    // threads, or a round so many patterns (place_of).
+    if (threads % vectors != 0 || span % vector != 0) return false;
+    const int rows = threads / vectors;
+    return kir::kGroupLines % rows == 0 || rows % kir::kGroupLines == 0;
+  }
   return threads % vectors == 0 || vectors % threads == 0;
 }
 
@@ -290,6 +299,10 @@ void SharedTile::set_source(BufferRef global, const Dim& matrix, const Dim& firs
 
 int SharedTile::rows_at_once() const {
   return std::max(1, threads_ * form_.vector / form_.part_inner());
+}
+
+bool SharedTile::lanes_part() const {
+  return !is_copied(shared_->dtype, form_.vector) || form_.part_outer() % rows_at_once() != 0;
 }
 
 std::string SharedTile::place_of(int row) const {

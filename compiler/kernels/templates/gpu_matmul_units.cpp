@@ -391,6 +391,7 @@ bool suits_unit(const Product& p, const Schedule& s) {
   if (s.block_rows % s.tile_rows != 0 || s.block_columns % s.tile_columns != 0) return false;
   if (s.k_step % s.k_split != 0 || s.threads() > kMaxThreads || s.stages < 2) return false;
   if (s.unit == UnitKind::kGroup) return suits_group(p, s);
+  if (s.tile_columns > kWidestTile) return false;
   int registers = kOtherRegisters;
   if (s.unit == UnitKind::kMatrix) {
     if (!p.fragment) return false;

@@ -154,20 +154,22 @@ TEST_F(GpuMatmulTest, WarpsThatGoApart) {
 struct GroupCase {
   const char *type, *sum;
   int64_t rows, columns, tile_columns, k_step, k_split, stages;
+  int64_t tile_rows = 64;
 };
 
 Config config_of(const GroupCase& c) {
   return {{"unit", "wgmma"},
           {"block_rows", c.rows},
           {"block_columns", c.columns},
-          {"tile_rows", int64_t{64}},
+          {"tile_rows", c.tile_rows},
           {"tile_columns", c.tile_columns},
           {"k_step", c.k_step},
           {"k_split", c.k_split},
           {"stages", c.stages}};
 }
 
-// Products of groups of warps: one group and several, lines of every width, teams; rows that are
+// Products of groups of warps: one group and several (of three groups, 24 and 48 rows are copied at
+// once), lines of every width, teams, two products of 64 rows in a group's tile; rows that are
 // copied 16, 8, 4 and 2 bytes at once.
 TEST_F(GpuMatmulTest, GroupsOfWarps) {
   const Template& t = *find_template("gpu_matmul");
@@ -177,6 +179,9 @@ TEST_F(GpuMatmulTest, GroupsOfWarps) {
                              {"bf16", "f32", 64, 64, 32, 64, 2, 3},
                              {"f16", "f32", 64, 128, 128, 32, 1, 3},
                              {"f16", "f32", 128, 64, 64, 128, 1, 3},
+                             {"bf16", "f32", 192, 16, 16, 16, 1, 3},
+                             {"bf16", "f32", 128, 64, 32, 64, 1, 3, 128},
+                             {"i8", "i32", 128, 32, 32, 64, 1, 3, 128},
                              {"i8", "i32", 64, 32, 32, 64, 2, 3},
                              {"i8", "i32", 128, 64, 32, 128, 1, 4}})
     for (const Form& f : kForms)
@@ -195,6 +200,35 @@ TEST_F(GpuMatmulTest, GroupsOfWarps) {
         const SizesOf sizes = of_symbols(w.contract.symbols.size(), 0);
         for (int r = 0; r < 2 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
       }
+}
+
+// A group's fences and waits are for all lanes together, which copies of single elements and of
+// rows that not all threads have may have parted; other copies don't.
+TEST_F(GpuMatmulTest, LanesOfGroupsMeetBehindCopiesThatPartThem) {
+  const GroupCase even = {"bf16", "f32", 64, 64, 64, 64, 1, 4};
+  const GroupCase odd_rows = {"bf16", "f32", 192, 16, 16, 16, 1, 3};
+  struct Case {
+    const GroupCase& schedule;
+    const char* k;
+    bool meet;
+  };
+  for (const Case& c : {Case{even, "768", false},
+                        {even, "770", false},
+                        {even, "769", true},
+                        {even, "k", true},
+                        {odd_rows, "768", true}}) {
+    const Workload w = form_of({false, false}, "m", c.k, "3072", "bf16", "bf16", "f32");
+    const Config config = config_of(c.schedule);
+    SCOPED_TRACE(w.key + to_json(config));
+    ASSERT_TRUE(find_template("gpu_matmul")->valid(w, config, target_));
+    const std::string text =
+        kir::print(find_template("gpu_matmul")->lower(w, config, target_, "f").functions.at(0));
+    const size_t walk = text.find("serial step from"), meet = text.find("barrier warp", walk);
+    ASSERT_NE(walk, std::string::npos) << text;
+    EXPECT_EQ(meet != std::string::npos, c.meet) << text;
+    if (!c.meet) continue;
+    EXPECT_LT(meet, text.find("fence.group", walk)) << text;
+  }
 }
 
 TEST_F(GpuMatmulTest, GroupsOfWarpsWithBatchesAndWhatFollows) {
@@ -240,6 +274,26 @@ TEST_F(GpuMatmulTest, GroupsOfWarpsAreOffered) {
     other[name] = int64_t{value};
     EXPECT_FALSE(t.valid(w, other, target_)) << to_json(other);
   }
+  // 12 rows at once, 32 vectors in each, are not copied to the same places of lines in turn: of 16
+  // bytes, and of 4. Of half as many vectors there are 24.
+  const Workload odd = form_of(kForms[0], "m", "770", "3072", "bf16", "bf16", "f32");
+  EXPECT_FALSE(t.valid(w, config_of({"bf16", "f32", 64, 48, 16, 256, 1, 3}), target_));
+  EXPECT_TRUE(t.valid(w, config_of({"bf16", "f32", 64, 48, 16, 128, 1, 3}), target_));
+  EXPECT_FALSE(t.valid(odd, config_of({"bf16", "f32", 192, 64, 64, 64, 1, 3}), target_));
+  EXPECT_TRUE(t.valid(odd, config_of({"bf16", "f32", 192, 64, 64, 32, 1, 3}), target_));
+}
+
+// Tiles of 128 columns are a group's alone: where it is offered, warps have those they always had.
+TEST_F(GpuMatmulTest, WarpsHaveNarrowerTilesThanGroups) {
+  const Template& t = *find_template("gpu_matmul");
+  const Workload w = form_of(kForms[0], "m", "768", "3072", "bf16", "bf16", "f32");
+  Config config = config_of({"bf16", "f32", 64, 128, 128, 32, 1, 3});
+  EXPECT_TRUE(t.valid(w, config, target_));
+  config["unit"] = std::string("mma");
+  config["tile_rows"] = int64_t{16};
+  EXPECT_FALSE(t.valid(w, config, target_));
+  config["tile_columns"] = int64_t{64};
+  EXPECT_TRUE(t.valid(w, config, target_));
 }
 
 TEST_F(GpuMatmulTest, KnownRows) {

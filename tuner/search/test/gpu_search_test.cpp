@@ -2,6 +2,7 @@
 // walks them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -85,6 +86,30 @@ TEST(GpuSearch, FeaturesTellHowALaunchFillsTheGpu) {
     EXPECT_LE(blocks(none), blocks(few)) << use.source;
     EXPECT_GE(blocks(few), 1) << use.source;
     EXPECT_GT(blocks(many), blocks(few)) << use.source;
+  }
+}
+
+// A product of a group of warps reads its factors itself: 64 rows and the columns, 16 of k each.
+TEST(GpuSearch, FeaturesCountWhatProductsOfGroupsRead) {
+  using namespace kir;  // NOLINT
+  const auto feature = [](int columns, const std::string& name) {
+    const auto shared = [](const char* of) {
+      return build::buffer(of, Scope::kShared, DType::kBF16, 1 << 12);
+    };
+    Function f;
+    f.launch = Launch{{1, 1, 1}, kGroupThreads};
+    f.body = build::group_dot(GroupFragment::kBf16Group, columns,
+                              build::buffer("sum", Scope::kRegister, DType::kF32, columns / 2), 0,
+                              {shared("a"), 0, true, 16, 0}, {shared("b"), 0, true, 16, 0});
+    const std::vector<std::string>& names = feature_names();
+    const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+    return features_of(f, {}, 1, hopper()).at(static_cast<size_t>(at));
+  };
+  for (const int columns : {16, 64, 128}) {
+    const double bytes = (64.0 + columns) * 16 * 2 / kGroupThreads;  // of a thread
+    EXPECT_FLOAT_EQ(feature(columns, "load bytes"), static_cast<float>(std::log2(bytes + 1)));
+    EXPECT_FLOAT_EQ(feature(columns, "loads"), static_cast<float>(std::log2(bytes / 4 + 1)));
+    EXPECT_FLOAT_EQ(feature(columns, "store bytes"), 0);
   }
 }
 

@@ -90,6 +90,7 @@ Json result_of(const CudaSample& sample, const Task& task) {
     uint32_t alignment = 0;
     uint64_t code = 0;
     for (const CudaObject& o : objects) {
+      if (!o.serialized.empty()) return error_of(o.serialized);
       registers = std::max(registers, o.resources.registers);
       spilled = std::max(spilled, o.resources.spill_bytes);
       alignment = std::max(alignment, o.argument_alignment);

@@ -124,7 +124,7 @@ struct Types {
 };
 inline constexpr Types kBF16Types = {DType::kBF16, DType::kBF16, DType::kF32};
 inline constexpr Types kInt8Types = {DType::kU8, DType::kI8, DType::kI32};
-// The same as bytes also where words are multiplied.
+// The same as bytes also where 16-bit integers are multiplied.
 inline constexpr Types kByteTypes = {DType::kU8, DType::kI8, DType::kI32, 4};
 
 // act(x[m, k] * w[k, n] + b[n]) with packed w; the sums are cast to f32 before b is added.

@@ -47,7 +47,7 @@ std::optional<std::vector<db::Hash>> fresh_search(CampaignContext& context, Task
     // As a campaign's search does.
     std::erase_if(configs, [&](const db::Hash& c) {
       const bool pruned = builder.why_not_measured(c).has_value();
-      if (pruned) search.tell(records.candidate(c), std::nullopt);
+      if (pruned) search.tell(records.candidate(c), std::nullopt), --tried;
       return pruned;
     });
     const std::vector<EntryResult> results = time(builder, configs);

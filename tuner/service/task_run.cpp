@@ -193,8 +193,10 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
       finish_failed(t, db::TrialState::kCompileFailed, "compiler", it->second);
       return true;
     }
-    // What has a time has it, and what other phases ask for was found worth it.
-    if (t.key.role != db::Role::kSearch || db::is_final(t.state)) return false;
+    // What has a time has it, and what other phases ask for was found worth it, as was what an
+    // earlier campaign chose.
+    if (t.key.role != db::Role::kSearch || db::is_final(t.state) || seeds_.contains(t.key.config))
+      return false;
     const std::optional<std::string> why = builder_.why_not_measured(t.key.config);
     if (why) finish_failed(t, db::TrialState::kCompileFailed, kPruned, *why);
     return why.has_value();

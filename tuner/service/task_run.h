@@ -247,6 +247,7 @@ class TaskRun {
   int64_t round_ = 0;
   Found found_;
   std::set<db::Uuid> asked_;  // trials of proposals whose outcome the search does not know yet
+  std::set<db::Hash> seeds_;  // what earlier tables hold: measured whatever it takes
   bool exhausted_ = false, crossed_ = false;
   Pace searching_, finishing_;  // this task's own
   int64_t searched_ = 0;        // candidates of it

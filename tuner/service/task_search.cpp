@@ -132,7 +132,8 @@ TaskRun::Found TaskRun::found_of(const std::vector<db::TrialOutcome>& outcomes) 
   for (const auto& [round, trials] : rounds) {
     std::set<db::Hash> configs;
     for (const db::TrialOutcome* o : trials) {
-      configs.insert(o->trial.key.config);
+      // What was not measured says nothing of what measuring still gains.
+      if (o->trial.error_class != kPruned) configs.insert(o->trial.key.config);
       double& best = out.best_ns[*search_place(*o)];
       best = std::min(best, ns_of(*o).value_or(best));
     }
@@ -230,6 +231,7 @@ void TaskRun::begin_search(double seconds) {
     options.seeds =
         warm_start(context_.store, records_.space(), records_.threads(), context_.hardware);
   report_.seeds = options.seeds.size();
+  for (const tuned::Candidate& c : options.seeds) seeds_.insert(records_.put(c));
   search_ = std::make_unique<Search>(records_.space(), options);
   // What earlier processes found out.
   const std::vector<db::TrialOutcome>& before = outcomes();

@@ -204,8 +204,8 @@ int run(int argc, char** argv) {
     for (const tuner::TaskReport& r : report.tasks) pruned += r.pruned;
     if (pruned > 0)
       std::cerr << fmt::format(
-          "{} of the failed trials compiled and were not measured: their code spills registers or "
-          "leaves a multiprocessor idle\n",
+          "{} of the failed trials compiled and were not measured: their code does not fit a "
+          "multiprocessor, spills many registers or leaves schedulers idle\n",
           pruned);
     std::cerr << fmt::format(
         "next: nimble compile {0}{2} --db {1} -o model.nimble\n"

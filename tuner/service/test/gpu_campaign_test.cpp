@@ -2,6 +2,7 @@
 // compiler's, which NVRTC makes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/test/all.h"
+#include "tuner/fleet/case_record.h"
 #include "tuner/measure/test/gpu_fault_executable.h"
 #include "tuner/search/search.h"
 #include "tuner/service/model_tasks.h"
@@ -393,6 +395,47 @@ TEST_F(PrunedGpuCampaign, WhatSpillsNoMoreThanTheDefaultIsMeasured) {
   ASSERT_EQ(report.tasks.size(), 1u);
   const auto store = db::Store::open(o.database);
   EXPECT_EQ(check_trials(*store, report.campaign, kinds).size(), 1u);
+}
+
+// A rule of thumb does not overrule what an earlier campaign measured.
+TEST_F(PrunedGpuCampaign, WhatATableHoldsIsMeasuredWhateverItTakes) {
+  const CampaignOptions o = quick_gpu(kCopy);
+  const TuningTask task = tasks(o).at(0);
+  TellingGpuBackend backend;
+  auto kinds = candidates(task, 0);
+  const auto seed = std::ranges::find_if(
+      kinds, [](const auto& kind) { return kind.second.why.starts_with("spills"); });
+  ASSERT_NE(seed, kinds.end());
+  seed->second.why.clear();
+  tell(kinds, &backend);
+  db::Hash config;
+  {
+    const auto store = db::Store::open(o.database);
+    const Space space(task.workload(), hopper());
+    for (const tuned::Candidate& c : space.enumerate(kEnumerateUpTo))
+      if (text_of(c) == seed->first)
+        config = store->put(
+            db::Config{store->put(db::Template{c.template_name, tuned::kTemplateVersion, ""}),
+                       config_json(c)});
+    db::NewDispatchTable table;
+    table.workload = store->put(tuned::workload_record(task.workload(), hopper(), 1));
+    table.hardware = store->put(db::gpu_hardware(rt::cuda_facts()));
+    table.toolchain = store->put(tuned::toolchain_record());
+    table.policy = store->put(policy_record(Policy::of_class("cached"), 1));
+    table.objective = "weighted mean";
+    table.tree = R"({"leaf": 0})";
+    table.entries.emplace_back().config = config;
+    store->create_table(table);
+  }
+  const CampaignReport report = run_campaign(o, backend, kNever);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  EXPECT_EQ(report.tasks[0].seeds, 1u);
+  const auto store = db::Store::open(o.database);
+  check_trials(*store, report.campaign, kinds);
+  const auto outcomes = store->outcomes(report.campaign);
+  EXPECT_TRUE(std::ranges::any_of(outcomes, [&](const db::TrialOutcome& t) {
+    return t.trial.key.config == config && t.median_ns;
+  }));
 }
 
 // The default, which all are compared with, is not compiled again.

@@ -19,6 +19,8 @@
 
 #include <algorithm>
 
+#include "compiler/kernels/kernel_ir.h"
+
 namespace nimble::tuner {
 namespace {
 
@@ -26,14 +28,13 @@ namespace {
 // fewer threads and blocks (8.6: 1536 and 16): to the cost model a scale that all candidates share,
 // to the rules a reason to leave out less.
 constexpr int64_t kBlocks = 32, kRegisters = 65536, kSchedulers = 4;
-constexpr int64_t kWarp = 32;
 // A warp gets registers in such portions.
 constexpr int64_t kRegisterPortion = 256;
 // Eight registers of 32 bits, stored once and loaded once.
 constexpr int64_t kFewSpilled = 64;
 
 int64_t warps_of(const GpuCode& code) {
-  return (code.threads + kWarp - 1) / kWarp;
+  return (code.threads + kir::kWarpLanes - 1) / kir::kWarpLanes;
 }
 
 std::string block_text(const GpuCode& code) {
@@ -47,8 +48,8 @@ int64_t blocks_at_once(const GpuCode& code, const kernels::TargetInfo& target) {
   int64_t out = std::min(kBlocks, kMultiprocessorThreads / std::max<int64_t>(1, code.threads));
   if (code.shared_bytes > 0) out = std::min(out, target.shared_bytes / code.shared_bytes);
   if (code.registers > 0) {
-    const int64_t portions =
-        (code.registers * kWarp + kRegisterPortion - 1) / kRegisterPortion * kRegisterPortion;
+    const int64_t portions = (code.registers * kir::kWarpLanes + kRegisterPortion - 1) /
+                             kRegisterPortion * kRegisterPortion;
     out = std::min(out, kRegisters / (portions * std::max<int64_t>(1, warps_of(code))));
   }
   return out;

@@ -17,23 +17,6 @@
 namespace nimble::codegen {
 namespace {
 
-std::string_view wgmma_type(DType t) {
-  switch (t) {
-    case DType::kF32:
-      return "f32";
-    case DType::kBF16:
-      return "bf16";
-    case DType::kF16:
-      return "f16";
-    case DType::kI8:
-      return "s8";
-    case DType::kI32:
-      return "s32";
-    default:
-      NIMBLE_UNREACHABLE("{}", name_of(t));
-  }
-}
-
 const char* constraint_of(DType sum) {
   return sum == DType::kF32 ? "f" : "r";
 }
@@ -107,7 +90,7 @@ void CudaEmitter::group_dot(const kir::Stmt& s) {
         fmt::format(", 1, 1, {}, {}", s.views[0].along_k ? 0 : 1, s.views[1].along_k ? 0 : 1);
   line(fmt::format(
       "asm volatile(\"wgmma.mma_async.sync.aligned.m{}n{}k{}.{}.{}.{} {{{}}}, %{}, %{}, {};\"",
-      kir::kGroupRows, s.columns, row.k, wgmma_type(row.sum), wgmma_type(row.a), wgmma_type(row.b),
+      kir::kGroupRows, s.columns, row.k, ptx_type(row.sum), ptx_type(row.a), ptx_type(row.b),
       registers, sums, sums + 1, modifiers));
   line(fmt::format("             : {} : \"l\"({}), \"l\"({}) : \"memory\");", outputs, a, b));
 }

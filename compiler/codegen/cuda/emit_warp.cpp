@@ -5,13 +5,11 @@
 #include "vm/base/error.h"
 
 namespace nimble::codegen {
-namespace {
 
-// As mma names it; f32 factors are tf32.
-std::string_view mma_type(DType t, bool factor) {
+std::string_view ptx_type(DType t) {
   switch (t) {
     case DType::kF32:
-      return factor ? "tf32" : "f32";
+      return "f32";
     case DType::kBF16:
       return "bf16";
     case DType::kF16:
@@ -23,6 +21,13 @@ std::string_view mma_type(DType t, bool factor) {
     default:
       NIMBLE_UNREACHABLE("{}", name_of(t));
   }
+}
+
+namespace {
+
+// A factor; those of f32 are tf32.
+std::string_view factor_type(DType t) {
+  return t == DType::kF32 ? "tf32" : ptx_type(t);
 }
 
 // "{%4, %5}" from the operand number `first` on, which moves behind them.
@@ -62,8 +67,8 @@ void CudaEmitter::warp_dot(const kir::Stmt& s) {
     add(inputs, fmt::format("\"r\"({})", factor_word(*s.tiles[2].buffer, number(2) + i)));
   line(
       fmt::format("asm volatile(\"mma.sync.aligned.m{}n{}k{}.row.col.{}.{}.{}.{} {}, {}, {}, {};\"",
-                  row.m, row.n, row.k, mma_type(row.sum, false), mma_type(row.a, true),
-                  mma_type(row.b, true), mma_type(row.sum, false), d, a, b, d));
+                  row.m, row.n, row.k, ptx_type(row.sum), factor_type(row.a), factor_type(row.b),
+                  ptx_type(row.sum), d, a, b, d));
   line(fmt::format("             : {} : {});", outputs, inputs));
 }
 

@@ -140,6 +140,8 @@ class CudaEmitter {
 std::string_view cuda_type(DType t);
 // In memory: a bool is a byte.
 std::string_view cuda_memory_type(DType t);
+// As instructions of PTX that multiply matrices name it.
+std::string_view ptx_type(DType t);
 // What stands before the kernels of a program.
 std::string_view cuda_prelude();
 

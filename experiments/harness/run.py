@@ -16,7 +16,8 @@ FORMAT = 1  # of the result file; what reads it looks for keys, so new ones keep
 # A peer that has run for so long in one case goes on no more: it is reported for the lengths that
 # it reached. Lengths are visited from the middle outwards, so that these are typical ones.
 PEER_SECONDS, QUICK_PEER_SECONDS = 600, 60
-# With --within, a peer has at most this part of its case's time, and each case this many lengths.
+# With --within, a peer has at most this part of its case's time, and each case this many lengths,
+# with all its peers, even where those before it took all of the time.
 PEER_SHARE, FEWEST_LENGTHS = 1 / 3, 5
 LONGEST_REASON = 240  # characters of an error that go into the result
 TIMED = ("one call on inputs that are bound outside the clock, for every system, until its outputs "
@@ -65,9 +66,11 @@ class Share:
         return (self.seconds is not None and lengths >= FEWEST_LENGTHS
                 and self.clock() - self.start >= self.seconds)
 
-    def of_a_peer(self, most):
-        """Returns the seconds after which a peer is stopped."""
-        return most if self.seconds is None else min(most, PEER_SHARE * self.seconds)
+    def of_a_peer(self, most, lengths):
+        """Returns the seconds after which a peer is stopped, once so many lengths are done."""
+        if self.seconds is None or lengths < FEWEST_LENGTHS:
+            return most
+        return min(most, PEER_SHARE * self.seconds)
 
 
 class Progress:
@@ -265,7 +268,8 @@ class Run:
                     break
                 case.done[str(length)] = self.measure_length(case, workers, reference, length,
                                                              give_up)
-                self.drop_slow(case, workers, reference, share.of_a_peer(self.peer_seconds))
+                self.drop_slow(case, workers, reference,
+                               share.of_a_peer(self.peer_seconds, len(case.done)))
                 # Whoever goes on from here has no more time than is left.
                 self.measured_seconds = before + share.clock() - share.start
                 self.save()

@@ -161,12 +161,23 @@ class RunTest(unittest.TestCase):
         now = [0.0]
         share = run.Share(60, lambda: now[0])
         self.assertFalse(share.is_over(9))
-        self.assertEqual(share.of_a_peer(600), 20)
+        self.assertEqual(share.of_a_peer(600, lengths=5), 20)
+        self.assertEqual(share.of_a_peer(600, lengths=4), 600)
         now[0] = 61.0
         self.assertTrue(share.is_over(5))
         self.assertFalse(share.is_over(4))
         self.assertFalse(run.Share(None, lambda: now[0]).is_over(99))
-        self.assertEqual(run.Share(None).of_a_peer(600), 600)
+        self.assertEqual(run.Share(None).of_a_peer(600, lengths=9), 600)
+
+    def test_a_case_without_time_measures_its_peers_as_often_as_nimble(self):
+        workers = {"torch": FakeWorker("torch"), "nimble": FakeWorker("nimble"),
+                   "openvino": FakeWorker("openvino", seconds_a_check=9)}
+        made = self.make_run(workers, range(10, 31))
+        made.options.within, made.measured_seconds = "1s", 2.0
+        case = self.measure(made, workers)
+        self.assertEqual(len(case.done), run.FEWEST_LENGTHS)
+        for entry in case.done.values():
+            self.assertIn("openvino", entry["systems"])
 
     def test_resume_goes_on_and_keeps_the_errors(self):
         workers = {"torch": FakeWorker("torch"), "tvm": "broken",

@@ -27,7 +27,6 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
-#include "compiler/kernels/templates/widened_bytes.h"
 #include "compiler/tools/kernel_runner.h"
 
 namespace nimble {

@@ -7,7 +7,6 @@
 #include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/tile.h"
-#include "compiler/kernels/templates/widened_bytes.h"
 
 namespace nimble::kernels {
 

@@ -108,7 +108,7 @@ struct Product : PackedMatmul, Panels {
   // Whether the weights are converted on the way.
   bool converts() const { return !fragment && rhs->dtype != dtype; }
   // Whether rows are bytes that become i16 ahead of the product (widened_bytes.h).
-  bool widens() const { return fragment && lhs->dtype != kir::row_of(*fragment).a; }
+  bool widens() const { return is_widened(fragment, lhs->dtype); }
   // A share of the panels widens all rows: of too few, that is much of its work.
   bool has_few_panels() const { return panels() < 32; }
 };

@@ -19,6 +19,10 @@ constexpr int kUnroll = 4;  // vectors that are widened in a body
 
 }  // namespace
 
+bool is_widened(std::optional<kir::Fragment> fragment, DType lhs) {
+  return fragment && lhs != kir::row_of(*fragment).a;
+}
+
 StmtRef widen(const BufferRef& from, const Dim& first, const BufferRef& to, const Dim& place,
               const Dim& count, int lanes, const std::string& var) {
   return vector_loop(var, 0, count, lanes, kUnroll, [&](const Slice& s) -> std::vector<StmtRef> {

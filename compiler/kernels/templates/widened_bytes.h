@@ -18,12 +18,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/kernels/kernel_ir.h"
 
 namespace nimble::kernels {
+
+// Whether a fragment takes operands of a type only widened to its own.
+bool is_widened(std::optional<kir::Fragment> fragment, DType lhs);
 
 // Copies `count` elements of `from`, from element `first` on, into `to`, from element `place` on,
 // in its type and so many at a time. `var` names the loop.

@@ -107,10 +107,10 @@ class SerializedProducts : public ::testing::Test {
     cache_->keep(key_, codegen::packed(*output));
   }
 
-  template <typename Compile>
-  void expect_refused(const Compile& compile) const {
+  template <typename Action>
+  static void expect_refused(const Action& action) {
     try {
-      compile();
+      action();
       ADD_FAILURE() << "not refused";
     } catch (const Error& e) {
       EXPECT_EQ(e.status(), Status::kUnsupported);

@@ -99,8 +99,8 @@ void check_computed(const Value& v) {
       arity(1);
       require(v.operands[0]->dtype == v.dtype && v.lanes % v.operands[0]->lanes == 0,
               "broadcast of {}x{} to {}x{}; it takes lanes of its type that divide its own",
-              nimble::name_of(v.operands[0]->dtype), v.operands[0]->lanes,
-              nimble::name_of(v.dtype), v.lanes);
+              nimble::name_of(v.operands[0]->dtype), v.operands[0]->lanes, nimble::name_of(v.dtype),
+              v.lanes);
       return;
     case ValueKind::kReduce:
       arity(1);

@@ -48,6 +48,7 @@ enum class Packs {
   kFilters,  // the second operand of a convolution of channels-last images
   kGates,    // the weights of a recurrent cell
   kBlocks,   // those of a product that have scales by blocks, and these (blockwise.h)
+  kInKernel,  // there are none: both factors are computed at run time, and the kernel packs them
 };
 
 // A recurrent cell: one step on the input's part of its gates (operand 0) and its state h

@@ -318,7 +318,7 @@ TEST(Precision, AttentionIsNarrowWhereATargetMultipliesIt) {
     Configuration c = under(policy);
     c.target = level;
     c.no_native = true;
-    const Compiled compiled(m, c);
+    Compiled compiled(m, c);
     EXPECT_EQ(compiled.report().statistics.at("set-precision.attentions"), 1);
     EXPECT_EQ(compiled.report().statistics.at("set-precision.casts"), 5);
     const ir::Module reference = rounded(m, c, kLastPass);

@@ -441,7 +441,8 @@ bool AttentionTemplate::valid(const Workload& w, const Config& c, const TargetIn
   if (!within(knobs(w, t), c) || knob_int(c, "rows") > max_tile_rows(t, knob_int(c, "vectors")))
     return false;
   // Pairs of values are joined as they are copied, and surplus rows have no weights.
-  return !is_narrow(c) || (knob_text(c, "values") == kPacked && knob_text(c, "tails") != kTailsMasked);
+  return !is_narrow(c) ||
+         (knob_text(c, "values") == kPacked && knob_text(c, "tails") != kTailsMasked);
 }
 
 Config AttentionTemplate::default_config(const Workload& w, const TargetInfo& t) const {

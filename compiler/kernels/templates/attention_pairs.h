@@ -34,8 +34,9 @@ int64_t whole_row(int64_t width, int lanes);
 
 // Copies rows of `width` elements, row r of `count` to element `to_row(r)` of `to`: whole_row() of
 // them each, zeros behind the last. `from_row` gives the operand's row. `var` names loops.
-kir::StmtRef copy_rows(const HeadPlace& from, const std::function<kir::Dim(const kir::Dim&)>& from_row,
-                       int64_t width, const kir::Dim& count, const kir::BufferRef& to,
+kir::StmtRef copy_rows(const HeadPlace& from,
+                       const std::function<kir::Dim(const kir::Dim&)>& from_row, int64_t width,
+                       const kir::Dim& count, const kir::BufferRef& to,
                        const std::function<kir::Dim(const kir::Dim&)>& to_row, int lanes,
                        const std::string& var);
 

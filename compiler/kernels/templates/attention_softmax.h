@@ -30,8 +30,8 @@ class AttentionSoftmax {
                    Mask mask);
 
   // Weights are rounded to the type of the operands and stand in a buffer of their own, each row
-  // with zeros behind the last key up to a multiple of `whole`. The sums are those of the weights as
-  // they were.
+  // with zeros behind the last key up to a multiple of `whole`. The sums are those of the weights
+  // as they were.
   void round_weights(int64_t whole);
 
   // Where score `key` of a tile's row lies, and the same of its weight.

@@ -110,8 +110,8 @@ std::vector<float> run(const Operands& o, const Execute& kernel, int threads) {
   return {out.v.begin(), out.v.end()};
 }
 
-// The largest error of y over what is allowed. `weights`: of a weight that the second product takes,
-// relative to it, where it is rounded.
+// The largest error of y over what is allowed. `weights`: that of a weight that the second product
+// takes, relative to it, where it is rounded.
 double error_of(const std::vector<float>& y, const Operands& o, double weights) {
   const Form& f = o.form;
   double most = 0;
@@ -224,7 +224,8 @@ TEST_P(NarrowAttentionTest, KeepsItsBoundAtAwkwardSizes) {
       const double weights = is_wide(c) ? 0 : step_of(f.type);
       for (const auto& [n, m] : kLengths) {
         if (++turn % 4 != 0 && &c != configs.data()) continue;
-        SCOPED_TRACE(fmt::format("{} {} n = {}, m = {}\n{}", target_.level, to_json(c), n, m, w.key));
+        SCOPED_TRACE(
+            fmt::format("{} {} n = {}, m = {}\n{}", target_.level, to_json(c), n, m, w.key));
         const Operands o = operands(f, 1 + turn % 2, n, m);
         const std::vector<float> y = run(o, kernel, turn % 2 == 0 ? 1 : 3);
         ASSERT_LE(error_of(y, o, weights), 1);

@@ -4,12 +4,12 @@
 //
 //   unroll i in lanes: to[f(i)] = from[at + i + stride * lane]
 //
-// of which unrolling makes as many stores, one behind the other. (The stores may be of the same bits
-// as elements of another type: pairs of 16 bits are turned as words.) Emitted one by one that is lanes²
-// loads of single elements, each with an insertion. But together they read `lanes` whole vectors,
-// one for each lane, so these are loaded and transposed in registers: log2(lanes) shuffles for each
-// vector, none of which but the last ones leaves the 128 bits within which shuffles are cheap on
-// every x86.
+// of which unrolling makes as many stores, one behind the other. (The stores may be of the same
+// bits as elements of another type: pairs of 16 bits are turned as words.) Emitted one by one that
+// is lanes² loads of single elements, each with an insertion. But together they read `lanes` whole
+// vectors, one for each lane, so these are loaded and transposed in registers: log2(lanes) shuffles
+// for each vector, none of which but the last ones leaves the 128 bits within which shuffles are
+// cheap on every x86.
 #include <algorithm>
 #include <utility>
 

@@ -260,8 +260,8 @@ class AttentionLowering {
     t.rhs = keys_;
     if (fragment_) {
       const auto copied = [&](const Dim& row) { return row * query_pitch_; };
-      all.push_back(copy_rows(place_in_head(0), query, p_.d, tile.rows, queries_, copied, lanes_,
-                              "qr"));
+      all.push_back(
+          copy_rows(place_in_head(0), query, p_.d, tile.rows, queries_, copied, lanes_, "qr"));
       t.lhs = queries_;
       t.lhs_index = [&](const Dim& row, const Dim& k) { return row * query_pitch_ + k * kPair; };
       t.rhs_index = [&](const Dim& vector, const Dim& k) {
@@ -284,9 +284,8 @@ class AttentionLowering {
         kb::loop(LoopKind::kUnroll, "sv", 0, vectors_,
                  kb::store(softmax_.scores(), softmax_.score(r, column * width_ + v * lanes_),
                            kb::reg(accumulators_, r * vectors_ + v))));
-    all.push_back(
-        kb::loop(LoopKind::kSerial, "sc", 0, panels_,
-                 kb::seq({tile_zero(t, "q"), tile_product(t, "q"), std::move(store)})));
+    all.push_back(kb::loop(LoopKind::kSerial, "sc", 0, panels_,
+                           kb::seq({tile_zero(t, "q"), tile_product(t, "q"), std::move(store)})));
     return all.size() == 1 ? all[0] : kb::seq(std::move(all));
   }
 
@@ -296,9 +295,8 @@ class AttentionLowering {
     const auto load = [&](size_t operand, const Dim& row, int64_t column) {
       const auto [buffer, index] = place(operand, row, h_ * p_.d + column);
       const bool whole = column + lanes_ <= p_.d;
-      return kb::cast(p_.result, whole
-                                     ? kb::load(buffer, index, lanes_)
-                                     : kb::load_masked(buffer, index, lanes_, p_.d - column));
+      return kb::cast(p_.result, whole ? kb::load(buffer, index, lanes_)
+                                       : kb::load_masked(buffer, index, lanes_, p_.d - column));
     };
     std::vector<StmtRef> row;
     for (int64_t c = 0; c < p_.d; c += lanes_)

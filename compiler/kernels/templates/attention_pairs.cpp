@@ -36,9 +36,9 @@ ValueRef side_by_side(const ValueRef& first, const ValueRef& second) {
   };
   ValueRef all = words(first);
   if (second)
-    all = kb::binary(kir::BinaryOp::kOr, std::move(all),
-                     kb::binary(kir::BinaryOp::kShl, words(second),
-                                kb::integer(DType::kU32, 16, first->lanes)));
+    all = kb::binary(
+        kir::BinaryOp::kOr, std::move(all),
+        kb::binary(kir::BinaryOp::kShl, words(second), kb::integer(DType::kU32, 16, first->lanes)));
   return kb::bitcast(first->dtype, std::move(all));
 }
 
@@ -51,8 +51,7 @@ int64_t whole_row(int64_t width, int lanes) {
 
 StmtRef copy_rows(const HeadPlace& from, const std::function<Dim(const Dim&)>& from_row,
                   int64_t width, const Dim& count, const BufferRef& to,
-                  const std::function<Dim(const Dim&)>& to_row, int lanes,
-                  const std::string& var) {
+                  const std::function<Dim(const Dim&)>& to_row, int lanes, const std::string& var) {
   const Dim r = Dim::symbol(var);
   const int step = static_cast<int>(kPair) * lanes;
   std::vector<StmtRef> row;

@@ -171,8 +171,8 @@ std::vector<StmtRef> AttentionSoftmax::long_row() {
   // Without any key the sum is empty, and so is the one that it scales: 0, not NaN.
   const ValueRef sum = let(body, kb::reduce(BinaryOp::kAdd, total(sums_, BinaryOp::kAdd)));
   const ValueRef none = kb::compare(kir::CompareOp::kEq, sum, number(0, 1));
-  body.push_back(kb::store(scale_, row(),
-                           kb::select(none, number(0, 1), kb::div(number(1, 1), sum))));
+  body.push_back(
+      kb::store(scale_, row(), kb::select(none, number(0, 1), kb::div(number(1, 1), sum))));
   return body;
 }
 

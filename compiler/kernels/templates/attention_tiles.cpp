@@ -96,8 +96,7 @@ class AttentionTilesLowering {
     values_ = {thread_scratch("values", p.type, steps_ * (value_vectors_ * panel)),
                steps_ * (depth_ / kPair), 1, lanes_};
     square_ = turning_square(lanes_);
-    sums_ = thread_scratch("sums", p.result,
-                           int64_t{row_tiles_} * height_ * out_vectors_ * lanes_);
+    sums_ = thread_scratch("sums", p.result, int64_t{row_tiles_} * height_ * out_vectors_ * lanes_);
     acc_ = kb::tile_buffer("acc", p.result, height_, lanes_, row_tiles_ * vectors_);
     lhs_ = kb::tile_buffer("a", p.type, height_, depth_, row_tiles_);
     rhs_ = kb::tile_buffer("b", p.type, depth_ / static_cast<int>(kPair),
@@ -118,8 +117,8 @@ class AttentionTilesLowering {
     const Dim end = bind(all, "end_item", ir::floordiv(items * (thread + 1), threads));
 
     std::vector<StmtRef> body;
-    const Dims at = bind_coordinates("x", {p_.batch, Dim(p_.heads), blocks}, Dim::symbol("item"),
-                                     body);
+    const Dims at =
+        bind_coordinates("x", {p_.batch, Dim(p_.heads), blocks}, Dim::symbol("item"), body);
     b_ = at[0];
     h_ = at[1];
     body.push_back(pack_keys(head_of(1), p_.d, p_.m, key_panels_, keys_, square_));
@@ -127,10 +126,9 @@ class AttentionTilesLowering {
     const Dim begin = bind(body, "first_group", at[2] * block_);
     body.push_back(kb::loop(LoopKind::kSerial, "q", begin, ir::min(groups - begin, block_),
                             group_of_tiles(tiles)));
-    all.push_back(
-        kb::with_tiles({{acc_, rows_}, {lhs_, rows_}, {rhs_, depth_ / kPair}},
-                       kb::loop(LoopKind::kSerial, "item", first, end - first,
-                                kb::seq(std::move(body)))));
+    all.push_back(kb::with_tiles(
+        {{acc_, rows_}, {lhs_, rows_}, {rhs_, depth_ / kPair}},
+        kb::loop(LoopKind::kSerial, "item", first, end - first, kb::seq(std::move(body)))));
 
     std::vector<BufferRef> scratch = softmax_.scratch();
     scratch.insert(scratch.end(), {queries_, keys_.buffer, values_.buffer, square_, sums_});
@@ -202,8 +200,8 @@ class AttentionTilesLowering {
     StmtRef chain;
     for (int n = 1; n <= row_tiles_; ++n) {
       StmtRef some = code(n);
-      chain = chain ? kb::if_then(kb::eq(here, n), std::move(some), std::move(chain))
-                    : std::move(some);
+      chain =
+          chain ? kb::if_then(kb::eq(here, n), std::move(some), std::move(chain)) : std::move(some);
     }
     return chain;
   }
@@ -262,13 +260,13 @@ class AttentionTilesLowering {
     ColumnVectors columns{out_vectors_, lanes_, h_ * p_.dv + panel * lanes_, {}};
     if (p_.dv % lanes_ != 0) columns.valid = p_.dv - panel * lanes_;
     const Dim row = i * height_ + r;
-    tile.push_back(kb::loop(
-        LoopKind::kSerial, "or", shared, rows_ - shared,
-        store_columns(w_, frame_, {b_, from + r}, columns,
-                      [&](int v, const Dim&, const std::optional<Dim>&) {
-                        return kb::mul(kb::load(sums_, row * width + v * lanes_, lanes_),
-                                       softmax_.factor(row, lanes_));
-                      })));
+    tile.push_back(kb::loop(LoopKind::kSerial, "or", shared, rows_ - shared,
+                            store_columns(w_, frame_, {b_, from + r}, columns,
+                                          [&](int v, const Dim&, const std::optional<Dim>&) {
+                                            return kb::mul(
+                                                kb::load(sums_, row * width + v * lanes_, lanes_),
+                                                softmax_.factor(row, lanes_));
+                                          })));
     all.push_back(kb::loop(LoopKind::kSerial, "oi", 0, row_tiles, kb::seq(std::move(tile))));
     return kb::loop(LoopKind::kSerial, "og", 0, value_vectors_ / out_vectors_,
                     kb::seq(std::move(all)));

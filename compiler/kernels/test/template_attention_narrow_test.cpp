@@ -188,8 +188,7 @@ std::string name_of_level(const ::testing::TestParamInfo<std::string>& level) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, NarrowAttentionTest,
-                         ::testing::ValuesIn([] {
+INSTANTIATE_TEST_SUITE_P(Levels, NarrowAttentionTest, ::testing::ValuesIn([] {
                            std::vector<std::string> levels = machine_levels();
                            levels.emplace_back("portable");
                            return levels;

@@ -44,10 +44,11 @@ enum class Rows {
 // takes them packed is an operator of its own; of kBlocks it is the same one with a `layout`.
 enum class Packs {
   kNothing,
-  kMatrix,   // the second operand of a product
-  kFilters,  // the second operand of a convolution of channels-last images
-  kGates,    // the weights of a recurrent cell
-  kBlocks,   // those of a product that have scales by blocks, and these (blockwise.h)
+  kMatrix,    // the second operand of a product
+  kFilters,   // the second operand of a convolution of channels-last images
+  kGates,     // the weights of a recurrent cell
+  kBlocks,    // those of a product that have scales by blocks, and these (blockwise.h)
+  kInKernel,  // there are none: both factors are computed at run time, and the kernel packs them
 };
 
 // A recurrent cell: one step on the input's part of its gates (operand 0) and its state h

@@ -6,9 +6,9 @@
 //         reshape(transpose(matmul(p, v'), 0 2 1 3), (b, n, h*e))
 //
 // The kernel (kernels/templates/attention.cpp) keeps a head's rows in registers and scratch, so it
-// wants to know the widths; and it computes in f32 or f64. Of the narrower float types only the
-// operands and the result are: the middle is f32 here as there. On a GPU its templates say what
-// they take.
+// wants to know the widths. Of the narrower float types only the operands and the result are: the
+// middle is f32 here as there (set-precision says so to the kernel). On a GPU its templates say
+// what they take.
 //
 // It runs behind fuse-attention, which would put the operator back.
 #include <algorithm>
@@ -41,7 +41,7 @@ bool has_kernel_here(const ir::Function& f, const Binding& b, PassContext& conte
     return has_kernel(e, operands, b.var->type, target, context);
   }
   const Type q = ir::type_of(e.args[0]), v = ir::type_of(e.args[2]);
-  if (q->dtype != DType::kF32 && q->dtype != DType::kF64) return false;
+  if (!is_float(q->dtype)) return false;
   const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
   return width && value_width && *width > 0 && *value_width > 0;
 }
@@ -55,7 +55,7 @@ class Expansion {
   }
 
   Atom run() {
-    const DType result = ir::type_of(e_.args[0])->dtype;
+    const DType result = ir::attr_or(e_.attrs, "out", ir::type_of(e_.args[0])->dtype);
     const Type q = ir::type_of(e_.args[0]), v = ir::type_of(e_.args[2]);
     // The batch, the queries and the keys as q and k say them.
     const Dim b = q->dims[0], n = q->dims[1], m = ir::type_of(e_.args[1])->dims[1];

@@ -269,6 +269,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
       };
       switch (ir::traits_of(e).packs) {
         case ir::Packs::kNothing:
+        case ir::Packs::kInKernel:
           return std::nullopt;
         case ir::Packs::kMatrix: {
           const DType rows = ir::type_of(e.args[0])->dtype;

@@ -19,6 +19,16 @@
 // it: there the cast goes into that operator's kernel (fuse). A value that was cast up from the
 // narrow type is taken as it was before.
 //
+// Attention takes both factors of its products so, on a CPU: all three operands are computed at run
+// time. These are mostly parts of one product's result, whose cast is then the parts', too:
+//
+//   q = slice(x); … y = attention(q, k, v)    =>    n = cast(x) {dtype = bf16};
+//                                                   q' = slice(n); … y = attention(q', k', v')
+//                                                                        {out = f32}
+//
+// so that the product's kernel gives it, and nothing else passes through memory. That of f16 or
+// bf16 is made in f32 as products are, from the operands as they stand.
+//
 // A policy may also do no more than allow a GPU's kernels to take fewer bits of their factors than
 // these have (tf32): then the operators that have the attribute get it, and nothing else changes.
 //
@@ -36,6 +46,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
+#include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/passes/pack_weights.h"
@@ -52,6 +63,8 @@ using ir::Binding;
 using ir::Expr;
 using ir::Var;
 using ir::VarRef;
+
+constexpr size_t kFactors = 3;  // of attention: q, k and v
 
 class Narrowing {
  public:
@@ -82,12 +95,19 @@ class Narrowing {
     for (const VarRef& p : f.parameters) made.insert(p.get());
     visit_bindings(*f.body, [&](const Binding& b) {
       made.insert(b.var.get());
-      const std::optional<Types> types = types_for(b);
-      if (!types) return;
-      const Atom x = source(b.value->args[0], types->rows);
-      if (x.is_var() && made.contains(x.var.get()) && x.var->type->dtype != types->rows &&
-          !cast_of(x.var, types->rows))
-        casts_[x.var.get()].push_back(cast_variable(x.var, types->rows));
+      const auto name_cast = [&](const Atom& x, DType type) {
+        if (x.is_var() && made.contains(x.var.get()) && x.var->type->dtype != type &&
+            !cast_of(x.var, type))
+          casts_[x.var.get()].push_back(cast_variable(x.var, type));
+      };
+      if (const std::optional<Types> types = types_for(b))
+        name_cast(source(b.value->args[0], types->rows), types->rows);
+      if (const std::optional<DType> type = factors_for(b))
+        for (size_t i = 0; i < kFactors; ++i) {
+          Atom x = b.value->args[i];
+          while (const Expr* moved = moves(x)) x = moved->args[0];
+          name_cast(source(x, *type), *type);
+        }
     });
   }
 
@@ -106,6 +126,34 @@ class Narrowing {
     const PrecisionRule* rule = rule_for(e);
     if (!rule) return {};
     return Types{rows_for(e, rule->sums, rule->operands), rule->operands, rule->sums};
+  }
+
+  // The type of the factors of an operator whose kernel packs them (attention): what its operands
+  // are, or what the policy narrows them to. Nothing if it stays as it is, as on a GPU, whose
+  // kernels take what there is.
+  std::optional<DType> factors_for(const Binding& b) const {
+    const Expr& e = *b.value;
+    if (e.kind != ir::ExprKind::kCall || ir::traits_of(e).packs != ir::Packs::kInKernel ||
+        target_->is_gpu() || e.attrs.contains("out"))
+      return {};
+    if (const DType type = b.var->type->dtype; is_narrow_float(type)) return type;
+    const PrecisionRule* rule = rule_of(context_.precision, ir::Packs::kInKernel);
+    if (!rule || b.var->type->dtype != rule->sums ||
+        !kernels::multiplies_factors(*target_, rule->operands) ||
+        kernels::has_few_rows(ir::type_of(e.args[0])->dims[1]))
+      return {};
+    return rule->operands;
+  }
+
+  // The operator that gives an operand's elements from others' places, every one as it was and
+  // whatever their type; null if none does.
+  const Expr* moves(const Atom& a) const {
+    const Expr* e = definition(definitions_, a);
+    if (!e || e->args.size() != 1) return nullptr;
+    const ir::OpInfo* op = ir::find_op(e->op);
+    const bool only_moves =
+        op->fusion == ir::FusionKind::kInjective && op->rows() != ir::Rows::kPads;
+    return only_moves ? e : nullptr;
   }
 
   // The constant matrix that pack-weights lays out: `k` elements lie in a row of the other operand,
@@ -240,11 +288,14 @@ class Narrowing {
 
   std::optional<Atom> visit(const Binding& b, ir::BlockBuilder& out) {
     const std::optional<Types> types = types_for(b);
+    const std::optional<DType> factors = factors_for(b);
     ir::ExprRef instead = narrowed_cell(b);
     if (!instead) instead = allowed(b);
-    if (!types && !instead && !casts_.contains(b.var.get())) return std::nullopt;
+    if (!types && !factors && !instead && !casts_.contains(b.var.get())) return std::nullopt;
     if (types) {
       append_product(b, *types, out);
+    } else if (factors) {
+      append_attention(b, *factors, out);
     } else {
       out.append(instead ? Binding{b.var, instead} : b);
     }
@@ -263,11 +314,44 @@ class Narrowing {
     copy->args[1] = as(product.args[1], types.weights);
     for (size_t i = 2; i < copy->args.size(); ++i)  // a bias
       copy->args[i] = as(product.args[i], types.sums);
-    copy->attrs["out"] = types.sums;
-    if (b.var->type->dtype == types.sums) return out.append({b.var, copy});
-    const VarRef sums = cast_variable(b.var, types.sums);
-    out.append({sums, copy});
-    append_cast(b.var, sums, product.location, out);
+    append_sums(b, std::move(copy), types.sums, out);
+  }
+
+  void append_attention(const Binding& b, DType factors, ir::BlockBuilder& out) {
+    context_.count("set-precision.attentions");
+    const Expr& attention = *b.value;
+    auto copy = std::make_shared<Expr>(attention);
+    for (size_t i = 0; i < kFactors; ++i) copy->args[i] = moved_as(attention.args[i], factors, out);
+    for (size_t i = kFactors; i < copy->args.size(); ++i)  // a mask
+      if (ir::type_of(copy->args[i])->dtype != DType::kBool)
+        copy->args[i] = operand_as(attention.args[i], DType::kF32, attention.location, out);
+    append_sums(b, std::move(copy), DType::kF32, out);
+  }
+
+  // The call with its sums and result of the type `out`, and the binding's value of its own.
+  void append_sums(const Binding& b, std::shared_ptr<Expr> call, DType type,
+                   ir::BlockBuilder& out) {
+    const ir::Location location = call->location;
+    call->attrs["out"] = type;
+    if (b.var->type->dtype == type) return out.append({b.var, std::move(call)});
+    const VarRef sums = cast_variable(b.var, type);
+    out.append({sums, std::move(call)});
+    append_cast(b.var, sums, location, out);
+  }
+
+  // An operand in another type, by what moved its elements, from a cast of where these come from.
+  Atom moved_as(const Atom& a, DType type, ir::BlockBuilder& out) {
+    if (ir::type_of(a)->dtype == type) return a;
+    const Expr* e = moves(a);
+    if (!e) {
+      const ir::Location location = a.is_var() ? a.var->location : ir::Location();
+      return operand_as(source(a, type), type, location, out);
+    }
+    auto copy = std::make_shared<Expr>(*e);
+    copy->args[0] = moved_as(e->args[0], type, out);
+    const VarRef moved = cast_variable(a.var, type);
+    out.append({moved, std::move(copy)});
+    return moved;
   }
 
   Atom operand_as(const Atom& a, DType type, const ir::Location& location, ir::BlockBuilder& out) {

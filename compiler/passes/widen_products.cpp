@@ -76,7 +76,9 @@ ir::Module widen_products(const ir::Module& m, PassContext& context) {
     if (type != result->dtype) return widened_bytes(b, type, out);
     auto wide = std::make_shared<Expr>(e);
     wide->attrs.erase("out");
-    for (Atom& a : wide->args) a = cast(a, type, e.location, out);  // a bias is of the type
+    // A bias is of the type; a mask of bools stays one.
+    for (Atom& a : wide->args)
+      if (ir::type_of(a)->dtype != DType::kBool) a = cast(a, type, e.location, out);
     out.append({b.var, wide});
     return Atom(b.var);
   };

@@ -16,7 +16,8 @@ TEMPLATES = {"dense": "products", "dense_tiles": "products", "blockwise": "produ
              "conv2d": "products", "conv2d_nhwc": "products", "conv2d_tiles": "products",
              "depthwise_nhwc": "products", "depthwise_bytes": "products", "winograd": "products",
              "recurrent": "products",
-             "attention": "attention", "batch_matmul": "attention", "reduce": "normalisation"}
+             "attention": "attention", "attention_tiles": "attention", "batch_matmul": "attention",
+             "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")
 COUNTED = CLASSES[:2]  # whose operations make up the arithmetic limit
 TILED = "packed_winograd"  # a convolution of 3 × 3 taps by tiles of its result

@@ -4,11 +4,12 @@
 //
 //   unroll i in lanes: to[f(i)] = from[at + i + stride * lane]
 //
-// of which unrolling makes as many stores, one behind the other. Emitted one by one that is lanes²
-// loads of single elements, each with an insertion. But together they read `lanes` whole vectors,
-// one for each lane, so these are loaded and transposed in registers: log2(lanes) shuffles for each
-// vector, none of which but the last ones leaves the 128 bits within which shuffles are cheap on
-// every x86.
+// of which unrolling makes as many stores, one behind the other. (The stores may be of the same
+// bits as elements of another type: pairs of 16 bits are turned as words.) Emitted one by one that
+// is lanes² loads of single elements, each with an insertion. But together they read `lanes` whole
+// vectors, one for each lane, so these are loaded and transposed in registers: log2(lanes) shuffles
+// for each vector, none of which but the last ones leaves the 128 bits within which shuffles are
+// cheap on every x86.
 #include <algorithm>
 #include <utility>
 
@@ -47,20 +48,28 @@ Vectors transposed(llvm::IRBuilder<>& b, Vectors v, int lanes, int span, int blo
   return v;
 }
 
+// The load that a statement stores; null if it does anything else.
+const kir::Value* copied(const kir::Stmt& s) {
+  if (s.kind != kir::StmtKind::kStore) return nullptr;
+  const kir::Value* v = s.value.get();
+  if (v->kind == kir::ValueKind::kBitcast) v = v->operands[0].get();
+  return v->kind == kir::ValueKind::kLoad ? v : nullptr;
+}
+
 }  // namespace
 
 size_t Emitter::transpose(const std::vector<kir::StmtRef>& body, size_t from) {
   const kir::Stmt& store = *body[from];
-  if (store.kind != kir::StmtKind::kStore || store.value->kind != kir::ValueKind::kLoad) return 0;
-  const kir::Value& load = *store.value;
+  if (!copied(store)) return 0;
+  const kir::Value& load = *copied(store);
   const int lanes = load.lanes, size = static_cast<int>(size_of(load.dtype));
   if (lanes < 2 || lanes > 16 || (size != 4 && size != 8) || body.size() - from < size_t(lanes))
     return 0;
   if (load.buffer == store.buffer || load.stride.is_constant(1)) return 0;
   for (int i = 0; i < lanes; ++i) {
     const kir::Stmt& s = *body[from + static_cast<size_t>(i)];
-    if (s.kind != kir::StmtKind::kStore || s.value->kind != kir::ValueKind::kLoad) return 0;
-    const kir::Value& v = *s.value;
+    if (!copied(s)) return 0;
+    const kir::Value& v = *copied(s);
     if (s.buffer != store.buffer || !s.stride.is_constant(1) || s.valid ||
         v.buffer != load.buffer || v.lanes != lanes || v.valid || v.stride != load.stride ||
         !(v.index - load.index).is_constant(i))

@@ -5,6 +5,7 @@
 #include "compiler/driver/test/policies.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
@@ -287,8 +288,12 @@ TEST(Precision, OfALayerProductsAreNarrowAndTheRestIsNot) {
   const Compiled compiled(m, under(kNarrow));
   // Those of q, k and v are one by then (merge-products).
   EXPECT_EQ(compiled.report().statistics.at("set-precision.products"), 4);
-  // x, the attention's result, the normalised rows and the activations.
-  EXPECT_EQ(compiled.report().statistics.at("set-precision.casts"), 4);
+  // x, the attention's result, the normalised rows and the activations; and q, k and v, which are
+  // parts of one product, where this machine multiplies bf16.
+  const bool multiplied =
+      kernels::multiplies_factors(kernels::target_by_name("native"), DType::kBF16);
+  EXPECT_EQ(compiled.report().statistics.at("set-precision.casts"), multiplied ? 5 : 4);
+  EXPECT_EQ(compiled.report().statistics.contains("set-precision.attentions"), multiplied);
   // The normalised rows are a residual, too.
   EXPECT_EQ(compiled.report().statistics.at("fuse.kept"), 1);
   EXPECT_EQ(compiled.executable().provenance.options.at("precision"), "bf16");
@@ -296,6 +301,38 @@ TEST(Precision, OfALayerProductsAreNarrowAndTheRestIsNot) {
   EXPECT_FALSE(plain.report().statistics.contains("set-precision.products"));
   EXPECT_FALSE(plain.report().statistics.contains("fuse.kept"));
   EXPECT_EQ(plain.executable().provenance.options.at("precision"), "f32");
+}
+
+// Where a target multiplies bf16, or f16, attention takes its factors so. Portable kernels tell on
+// every machine.
+TEST(Precision, AttentionIsNarrowWhereATargetMultipliesIt) {
+  const ir::Module m = with_weights(kLayer);
+  const std::pair<passes::Precision, const char*> targets[] = {
+      {passes::Precision::kBF16, "x86-64-v4-amx"},
+      {passes::Precision::kBF16, "x86-64-v4-bf16"},
+      {passes::Precision::kBF16, "aarch64-bf16"},
+      {passes::Precision::kF16, "x86-64-v4-amx-fp16"},
+      {passes::Precision::kF16, "aarch64-fp16fml"}};
+  for (const auto& [policy, level] : targets) {
+    SCOPED_TRACE(level);
+    Configuration c = under(policy);
+    c.target = level;
+    c.no_native = true;
+    Compiled compiled(m, c);
+    EXPECT_EQ(compiled.report().statistics.at("set-precision.attentions"), 1);
+    EXPECT_EQ(compiled.report().statistics.at("set-precision.casts"), 5);
+    const ir::Module reference = rounded(m, c, kLastPass);
+    for (const int64_t n : {0, 1, 7, 33}) {
+      const TensorRef x = tensor({2, n, 64}, static_cast<unsigned>(n));
+      EXPECT_EQ(difference_of(compiled.run("main", {x}), {evaluated(reference, x)}, 1e-2), "") << n;
+    }
+  }
+  for (const passes::Precision policy : kPolicies) {
+    Configuration c = under(policy);
+    c.target = level_of_storage();
+    if (kernels::multiplies_factors(kernels::target_by_name(c.target), DType::kBF16)) continue;
+    EXPECT_FALSE(Compiled(m, c).report().statistics.contains("set-precision.attentions"));
+  }
 }
 
 TEST(Precision, NarrowWeightsTakeHalfTheMemory) {

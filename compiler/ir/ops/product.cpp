@@ -264,6 +264,14 @@ RelationResult relate_attention(RelationContext& c) {
     require_rank(c, i, 3);
     require_dtype(c, i, dtype(c, 0));
   }
+  DType type = dtype(c, 0);  // of scores and result
+  if (c.call.attrs.contains("out")) {
+    const auto out = attr<DType>(c.call.attrs, "out");
+    if (!is_narrow_float(type) || out != DType::kF32)
+      c.fail(fmt::format("attention of {} is not computed in {}", name_of(type), name_of(out)),
+             "use out = f32 for q, k and v of bf16 or of f16, else leave the attribute out");
+    type = out;
+  }
   const int64_t heads = attr<int64_t>(c.call.attrs, "heads");
   const Dims &q = dims(c, 0), &k = dims(c, 1), &v = dims(c, 2);
   if (heads < 1) c.fail(fmt::format("{} heads", heads), "give a positive number of heads");
@@ -283,7 +291,7 @@ RelationResult relate_attention(RelationContext& c) {
   if (c.inputs.size() == 4) {
     // The mask may be smaller (broadcast), never larger than the scores.
     const Dims scores = {q[0], Dim(heads), q[1], k[1]}, &m = dims(c, 3);
-    if (dtype(c, 3) != dtype(c, 0) && dtype(c, 3) != DType::kBool) require_dtype(c, 3, dtype(c, 0));
+    if (dtype(c, 3) != type && dtype(c, 3) != DType::kBool) require_dtype(c, 3, type);
     if (m.size() > 4) c.fail("the mask has more than four axes", "squeeze it");
     for (size_t i = 0; i < m.size(); ++i) {
       const Dim& s = scores[4 - m.size() + i];
@@ -296,7 +304,7 @@ RelationResult relate_attention(RelationContext& c) {
       }
     }
   }
-  return {tensor_type({q[0], q[1], v[2]}, dtype(c, 0)), std::nullopt};
+  return {tensor_type({q[0], q[1], v[2]}, type), std::nullopt};
 }
 
 }  // namespace nimble::ir

@@ -4,8 +4,12 @@
 
 #include <limits>
 
+#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/templates/tiled_product.h"
 
 namespace nimble::kernels {
 namespace {
@@ -70,6 +74,7 @@ std::optional<AttentionOperands> attention_operands(const Workload& w) {
   AttentionOperands p;
   const ir::Type q = ir::type_of(e.args[0]), k = ir::type_of(e.args[1]), v = ir::type_of(e.args[2]);
   p.type = q->dtype;
+  p.result = frame.anchor->var->type->dtype;
   p.heads = ir::attr<int64_t>(e.attrs, "heads");
   p.scale = ir::attr<double>(e.attrs, "scale");
   const auto width = q->dims[2].as_constant(), value_width = v->dims[2].as_constant();
@@ -86,6 +91,37 @@ std::optional<AttentionOperands> attention_operands(const Workload& w) {
   }
   p.tf32 = p.type == DType::kF32 && ir::attr_or(e.attrs, "tf32", false);
   return p;
+}
+
+std::optional<AttentionOperands> cpu_attention_of(const Workload& w) {
+  std::optional<AttentionOperands> p = attention_operands(w);
+  if (!p) return std::nullopt;
+  const bool wide = p->type == p->result && (p->type == DType::kF32 || p->type == DType::kF64);
+  if (!wide && !(is_narrow_float(p->type) && p->result == DType::kF32)) return std::nullopt;
+  if (p->masked) {
+    const Frame frame = make_frame(w);
+    const ir::Atom& mask = frame.anchor->value->args[3];
+    GroupEvaluator group(*w.group, frame.parameters);
+    if (!mask.is_constant() && !group.vectorizable(mask)) return std::nullopt;
+  }
+  return p;
+}
+
+bool has_few_rows(const kir::Dim& queries) {
+  constexpr int64_t kFew = 4;
+  const auto n = queries.as_constant();
+  return n && *n <= kFew;
+}
+
+bool streams_keys(const AttentionOperands& p, const TargetInfo& t) {
+  constexpr int64_t kQueryVectors = 8;  // of a head: a query row stays in registers
+  return has_few_rows(p.n) && p.d <= kQueryVectors * lanes_of(t, p.result);
+}
+
+bool multiplies_factors(const TargetInfo& t, DType type) {
+  const auto fragment = fragment_of(type, type, DType::kF32);
+  return tile_fragment_of(t, type, type, DType::kF32) ||
+         (fragment && kir::multiplies(kir::row_of(*fragment), t));
 }
 
 }  // namespace nimble::kernels

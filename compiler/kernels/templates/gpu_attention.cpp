@@ -83,7 +83,8 @@ std::optional<GpuAttentionShape> default_shape(const GpuAttention& p, const Targ
 
 std::optional<GpuAttention> gpu_attention_of(const Workload& w) {
   const std::optional<GpuAttention> p = attention_operands(w);
-  return p && is_float(p->type) && !has_index(w) ? p : std::nullopt;
+  const bool taken = p && is_float(p->type) && p->result == p->type && !has_index(w);
+  return taken ? p : std::nullopt;
 }
 
 int64_t round_up(int64_t n, int64_t to) {

@@ -5,7 +5,10 @@
 #include <map>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/ir/infer.h"
+#include "compiler/ir/text.h"
 #include "compiler/kernels/math.h"
+#include "compiler/kernels/template.h"
 #include "compiler/kernels/test/kernel_builder.h"
 #include "vm/base/error.h"
 
@@ -124,6 +127,20 @@ Function quantised() {
   return b.body({loop(LoopKind::kSerial, "j", 0, n, store(y, j * 16, cast(DType::kU8, clipped)))});
 }
 
+// Attention of parts of one product in bf16, by the default schedule of a level.
+Function attention(const char* level) {
+  const ir::Module m = ir::infer_types(ir::parse_module(
+      R"(fn @f(%x: Tensor[(b, n, 384), bf16], %m: Tensor[(b, 1, 1, n), f32]) {
+           let %q = slice(%x) {axes = [2], starts = (0), ends = (128)};
+           let %k = slice(%x) {axes = [2], starts = (128), ends = (256)};
+           let %v = slice(%x) {axes = [2], starts = (256), ends = (384)};
+           let %y = attention(%q, %k, %v, %m) {heads = 2, scale = 0.125, out = f32}; %y })"));
+  const kernels::Workload w = kernels::make_workload(*m.functions.at(0).second);
+  const kernels::TargetInfo target = kernels::target_by_name(level);
+  const kernels::Template& t = *kernels::template_for(w, target);
+  return t.lower(w, t.default_config(w, target), target, "attention").functions.at(0);
+}
+
 const std::map<std::string, std::function<Function()>> kSamples = {
     {"tile-8x3x16", [] { return tile(8, 3, 16); }},
     {"tile-6x2x8", [] { return tile(6, 2, 8); }},
@@ -142,6 +159,8 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"tiles-bf16", [] { return matrix_registers(TileFragment::kBf16Tiles); }},
     {"tiles-f16", [] { return matrix_registers(TileFragment::kF16Tiles); }},
     {"tiles-u8s8", [] { return matrix_registers(TileFragment::kU8S8Tiles); }},
+    {"attention-tiles", [] { return attention("x86-64-v4-amx"); }},
+    {"attention-pairs", [] { return attention("x86-64-v4-bf16"); }},
 };
 
 int run(int argc, char** argv) {

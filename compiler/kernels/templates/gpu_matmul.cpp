@@ -40,6 +40,17 @@ bool widens(DType operand, DType sum) {
 
 }  // namespace
 
+bool has_units(const Product& p) {
+  if (size_of(p.sum) < 4 || !(is_float(p.sum) || is_int(p.sum))) return false;
+  return widens(p.lhs->dtype, p.sum) && widens(p.rhs->dtype, p.sum);
+}
+
+std::optional<kir::WarpFragment> fragment_for(const Product& p, const TargetInfo& t) {
+  const kir::WarpFragmentRow* row =
+      fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, allows_tf32(*p.frame.anchor->value));
+  return row && t.has(std::string(row->feature)) ? std::optional(row->id) : std::nullopt;
+}
+
 const char* name_of(UnitKind unit) {
   switch (unit) {
     case UnitKind::kScalar:
@@ -58,14 +69,11 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   if (!operands) return {};
   Product p;
   static_cast<MatmulOperands&>(p) = std::move(*operands);
-  if (size_of(p.sum) < 4 || !(is_float(p.sum) || is_int(p.sum))) return {};
-  if (!widens(p.lhs->dtype, p.sum) || !widens(p.rhs->dtype, p.sum)) return {};
+  if (!has_units(p)) return {};
   // One row or column lies like the other kind.
   p.lhs_along_k = !p.transpose_lhs || p.m.is_constant(1);
   p.rhs_along_k = p.transpose_rhs || p.vector_rhs || p.n.is_constant(1);
-  const kir::WarpFragmentRow* row =
-      fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, allows_tf32(*p.frame.anchor->value));
-  if (row && t.has(std::string(row->feature))) p.fragment = row->id;
+  p.fragment = fragment_for(p, t);
   const bool along_k = p.lhs_along_k && p.rhs_along_k;
   for (const kir::GroupFragmentRow& g : kir::all_group_fragments())
     if (g.a == p.lhs->dtype && g.b == p.rhs->dtype && g.sum == p.sum && (along_k || g.across()) &&
@@ -164,20 +172,13 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
 }
 
 }  // namespace
-}  // namespace gpu
 
-bool GpuMatmulTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  return t.is_gpu() && gpu::analyse_product(w, t).has_value();
-}
-
-std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& t) const {
-  const auto p = gpu::analyse_product(w, t);
-  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
-  Knob unit{"unit", {gpu::kUnitScalar}};
-  if (p->fragment) unit.choices.emplace_back(gpu::kUnitMatrix);
-  if (p->group) unit.choices.emplace_back(gpu::kUnitGroup);
+std::vector<Knob> knobs_of(const Product& p) {
+  Knob unit{"unit", {kUnitScalar}};
+  if (p.fragment) unit.choices.emplace_back(kUnitMatrix);
+  if (p.group) unit.choices.emplace_back(kUnitGroup);
   Knob columns = int_knob("tile_columns", {4, 8, 16, 32, 64});
-  if (p->group) columns.choices.emplace_back(int64_t{128});
+  if (p.group) columns.choices.emplace_back(int64_t{128});
   Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});
   rows.tile = true;
   return {std::move(unit),
@@ -190,23 +191,20 @@ std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& 
           int_knob("stages", {2, 3, 4})};
 }
 
-bool GpuMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
-  const auto p = gpu::analyse_product(w, t);
-  if (!p || !well_formed(knobs(w, t), c)) return false;
-  const auto shared = gpu::shared_bytes_of(w, *p, gpu::schedule_of(c));
+bool suits(const Workload& w, const Product& p, const Config& c, const TargetInfo& t) {
+  if (!well_formed(knobs_of(p), c)) return false;
+  const auto shared = shared_bytes_of(w, p, schedule_of(c));
   return shared && *shared <= t.shared_bytes;
 }
 
-Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto p = gpu::analyse_product(w, t);
-  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
-  const gpu::Extents extents(*p);
-  std::optional<gpu::Schedule> best;
+Config default_of(const Workload& w, const Product& p, const TargetInfo& t) {
+  const Extents extents(p);
+  std::optional<Schedule> best;
   double least = 0;
-  gpu::Schedule s;
-  s.unit = p->fragment ? gpu::UnitKind::kMatrix : gpu::UnitKind::kScalar;
+  Schedule s;
+  s.unit = p.fragment ? UnitKind::kMatrix : UnitKind::kScalar;
   const std::vector<std::pair<int, int>> tiles =
-      p->fragment
+      p.fragment
           ? std::vector<std::pair<int, int>>{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {64, 32}}
           : std::vector<std::pair<int, int>>{{1, 4}, {2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}};
   for (s.block_rows = 4; s.block_rows <= 128; s.block_rows *= 2)
@@ -218,15 +216,38 @@ Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t)
               s.tile_rows = rows;
               s.tile_columns = columns;
               if (s.threads() > 512) continue;
-              const auto shared = gpu::shared_bytes_of(w, *p, s);
+              const auto shared = shared_bytes_of(w, p, s);
               if (!shared || *shared > t.shared_bytes) continue;
-              const double cycles = gpu::estimate(*p, s, extents, *shared, t);
+              const double cycles = estimate(p, s, extents, *shared, t);
               if (best && cycles >= least) continue;
               best = s;
               least = cycles;
             }
-  NIMBLE_CHECK(best, "no schedule of gpu_matmul suits {}", w.key);
-  return gpu::config_of(*best);
+  NIMBLE_CHECK(best, "no schedule of a product suits {}", w.key);
+  return config_of(*best);
+}
+
+}  // namespace gpu
+
+bool GpuMatmulTemplate::accepts(const Workload& w, const TargetInfo& t) const {
+  return t.is_gpu() && gpu::analyse_product(w, t).has_value();
+}
+
+std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& t) const {
+  const auto p = gpu::analyse_product(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
+  return gpu::knobs_of(*p);
+}
+
+bool GpuMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  const auto p = gpu::analyse_product(w, t);
+  return p && gpu::suits(w, *p, c, t);
+}
+
+Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto p = gpu::analyse_product(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
+  return gpu::default_of(w, *p, t);
 }
 
 Lowered GpuMatmulTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,

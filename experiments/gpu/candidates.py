@@ -121,6 +121,31 @@ def product(k, n, follow, precision, sizes=SIZES):
                   tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
 
 
+def convolution(channels, filters, taps, groups=1, precision="f32", sizes=(14, 28, 56)):
+    """A layer of a ResNet or a MobileNet, of square images: `sizes` are their sides."""
+    dtype = "bf16" if precision == "bf16" else "f32"
+    depth, pad = channels // groups, taps // 2
+    inputs, lines = weights_of(1, filters, depth * taps * taps, dtype)
+    inputs.update(x=f"(1, {channels}, n, n), f32", bias=f"({filters}), f32")
+    x = "%x"
+    if dtype != "f32":
+        lines.append(f"let %xt = cast(%x) {{dtype = {dtype}}};")
+        x = "%xt"
+    more = {"f32": "", "tf32": ", tf32 = true", "bf16": ", out = f32"}[precision]
+    lines += [f"let %f = reshape(%w0) {{shape = ({filters}, {depth}, {taps}, {taps})}};",
+              f"let %c = conv2d({x}, %f, %bias) {{strides = [1, 1], pads = [{pad}, {pad}, {pad}, "
+              f"{pad}], dilations = [1, 1], groups = {groups}{more}}};",
+              "let %y = relu(%c);"]
+
+    def arrays(n):
+        return {**vectors(1, filters, depth * taps * taps), "x": draw(3, 1, channels, n, n),
+                "bias": draw(4, filters)}
+    label = f"convolution-{channels}-{filters}-{taps}x{taps}-{groups}"
+    return Kernel(label if precision == "f32" else f"{label}-{precision}", "_conv2d",
+                  program(inputs, lines, {"y": "%y"}), arrays, sizes,
+                  tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
+
+
 def attention():
     inputs = {"x": "(b, n, 2304), f32", "mask": "(b, 1, n, n), f32"}
     lines = [f"let %{name} = slice(%x) {{axes = [2], starts = ({i * 768},), "
@@ -167,6 +192,8 @@ def kernels():
     all_kernels += [product(k, n, follow, precision) for precision in ("bf16", "tf32")
                     for k, n, follow in products]
     all_kernels += [product(k, n, "", "bf16", MANY_ROWS) for k, n in ((768, 3072), (3072, 768))]
+    all_kernels += [convolution(64, 64, 3), convolution(64, 64, 3, precision="tf32"),
+                    convolution(64, 64, 3, precision="bf16"), convolution(256, 64, 1)]
     return {kernel.name: kernel for kernel in all_kernels}
 
 

@@ -120,8 +120,8 @@ Config config_of(const Schedule& s) {
 struct Extents {
   double m = 0, n = 0, k = 0, batch = 1;
   explicit Extents(const Product& p)
-      // A sequence; a layer's width; the heads of an attention.
-      : m(known(p.m, 64)), n(known(p.n, 512)), k(known(p.k, 512)) {
+      // A sequence; a layer's width, or positions of images; the heads of an attention.
+      : m(known(p.m, 64)), n(known(p.n, p.implicit ? 2048 : 512)), k(known(p.k, 512)) {
     for (const kir::Dim& d : p.batch) batch *= known(d, 8);
   }
   static double known(const kir::Dim& d, double otherwise) {
@@ -135,7 +135,8 @@ struct Extents {
 double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t shared,
                 const TargetInfo& t) {
   constexpr double kMultiplyAdds = 128, kFragmentBytes = 2048;  // per cycle; of k for each m and n
-  constexpr double kSharedBytes = 128, kGlobalBytes = 48;       // per cycle
+  constexpr double kGather = 24;  // instructions of a lane for a copy that has to find its element
+  constexpr double kSharedBytes = 128, kGlobalBytes = 48;  // per cycle
   constexpr double kCacheBytes = 24;  // of the second-level cache, for each multiprocessor
   constexpr double kBusyWarps = 8;    // that hide one another's waiting
   constexpr double kWait = 700, kMeet = 60, kStart = 2000;  // of memory; at a barrier; of a block
@@ -154,6 +155,8 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
     // Reads of 16 bytes in two turns each, of rows once for four steps of k.
     reads = s.tiles() / 32.0 * (s.tile_rows + s.tile_columns) / 2 * s.k_step;
   }
+  if (p.implicit)
+    compute += double(s.block_columns) * s.k_step / p.implicit->vector() * kGather / kMultiplyAdds;
   const double warps = s.threads() / 32.0;
   compute = std::max(compute, reads) / std::min(1.0, warps / kBusyWarps);
   const double work = std::max({compute, bytes / kGlobalBytes, bytes / kSharedBytes});
@@ -180,7 +183,7 @@ std::vector<Knob> knobs_of(const Product& p) {
   Knob columns = int_knob("tile_columns", {4, 8, 16, 32, 64});
   if (p.group) columns.choices.emplace_back(int64_t{128});
   Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});
-  rows.tile = true;
+  rows.tile = !p.implicit;  // the filters of a convolution are no symbol
   return {std::move(unit),
           std::move(rows),
           int_knob("block_columns", {16, 32, 64, 128}),

@@ -98,6 +98,7 @@ TEST_F(GpuConvProduct, Windows) {
   struct Case {
     int64_t kh, kw;
     const char* windows;
+    int64_t channels = 17;
   };
   for (const Case& c : {Case{3, 3, "strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1]"},
                         {5, 3, "strides = [1, 2], pads = [2, 0, 1, 3], dilations = [1, 2]"},
@@ -106,8 +107,9 @@ TEST_F(GpuConvProduct, Windows) {
                         {1, 1, "strides = [1, 1], pads = [1, 2, 0, 1], dilations = [1, 1]"},
                         {1, 7, "strides = [1, 1], pads = [0, 3, 0, 3], dilations = [1, 1]"},
                         {7, 1, "strides = [1, 1], pads = [3, 0, 3, 0], dilations = [1, 1]"},
-                        {30, 2, "strides = [1, 1], pads = [29, 1, 29, 1], dilations = [1, 1]"}})
-    check(text_of({"b, 17, h, w", 19, 17, c.kh, c.kw, c.windows}), {{1, 7, 9}, {2, 11, 5}}, 3);
+                        {30, 2, "strides = [1, 1], pads = [29, 1, 29, 1], dilations = [1, 1]", 1}})
+    check(text_of({fmt::format("b, {}, h, w", c.channels), 19, c.channels, c.kh, c.kw, c.windows}),
+          {{1, 7, 9}, {2, 11, 5}}, 3);
 }
 
 // Single taps without padding are matrices, whose neighbours are copied together where channels
@@ -188,7 +190,7 @@ TEST_F(GpuConvProduct, SchedulesOfAllKinds) {
     Config config;
   };
   const ConvTypes f32 = {};
-  for (const Case& c : {Case{f32, schedule("simt", 8, 128, 4, 8, 16, 1, 2)},
+  for (const Case& c : {Case{f32, schedule("simt", 16, 128, 4, 8, 16, 1, 2)},
                         {f32, schedule("simt", 16, 32, 4, 4, 64, 8, 3)},
                         {f32, schedule("simt", 64, 16, 2, 2, 16, 2, 2)},
                         {kBF16, schedule("mma", 16, 128, 16, 64, 32, 1, 3)},

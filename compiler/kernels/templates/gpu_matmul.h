@@ -231,6 +231,8 @@ bool suits_group(const Product& p, const Schedule& s);
 int group_span(const Product& p, const Schedule& s, bool rhs);
 // Registers of a thread beside sums and operands: what addresses and copies take.
 inline constexpr int kOtherRegisters = 64;
+// What finding an implicit operand's elements takes besides.
+inline constexpr int kGatherRegisters = 32;
 // Whether a block of the schedule's threads may have so many each.
 bool has_registers(const Schedule& s, int registers);
 // A part of the block by its number, as units bind it where the schedule has several.

@@ -30,6 +30,9 @@ std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t);
 inline constexpr const char* kUnitScalar = "simt";  // a multiply-add for each lane and product
 inline constexpr const char* kUnitMatrix = "mma";   // a fragment of a warp's lanes together
 inline constexpr const char* kUnitGroup = "wgmma";  // one of four warps, from shared memory
+// The same, whose tiles come as boxes. No knob of its own: other units' tiles lie otherwise, and
+// what was recorded of them stays theirs.
+inline constexpr const char* kUnitGroupBoxes = "wgmma-tma";
 enum class UnitKind { kScalar, kMatrix, kGroup };
 const char* name_of(UnitKind unit);
 
@@ -42,6 +45,9 @@ struct Schedule {
   int block_rows = 0, block_columns = 0, tile_rows = 0, tile_columns = 0;
   int k_step = 0, k_split = 1;
   int stages = 2;  // steps in shared memory: one that is computed, the others on their way
+  // kGroup: one thread has the operands' tiles copied as boxes (kTensorCopy), each whose rows begin
+  // at multiples of 16 bytes; what has others is copied by all threads, as without this.
+  bool boxes = false;
 
   int tiles() const { return block_rows / tile_rows * (block_columns / tile_columns); }
   int of_tile() const {  // threads
@@ -59,6 +65,10 @@ kir::Dim team_of(const Schedule& s);
 // but its own slices, so that a warp that copies these itself need not wait for the others.
 bool goes_apart(const Product& p, const Schedule& s);
 Schedule schedule_of(const Config& c);
+// What the knob "unit" says of a schedule.
+const char* unit_of(const Schedule& s);
+// Whether rows of an operand, of so many elements, may be copied as boxes.
+bool has_boxes(const Workload& w, DType t, const kir::Dim& pitch);
 // Elements of an operand that one copy takes into shared memory: of neighbours in a row as many as
 // are 16 bytes, or 8 or 4, where rows begin at multiples of that; else single ones.
 int copy_elements(const Workload& w, DType t, const kir::Dim& pitch);
@@ -118,15 +128,27 @@ class SharedTile {
   // or column (rhs) of the tile out of `extent`, all symbols or constants.
   void set_source(kir::BufferRef global, const kir::Dim& matrix, const kir::Dim& first,
                   const kir::Dim& extent, const kir::Dim& k);
+  // Has it copied as boxes of this map, which is made of the source: one matrix of the operand's,
+  // of number `matrix` (among `matrices`, 1 where there is one). Signal number `slot` of `signals`
+  // is told of a stage's bytes.
+  kir::TensorMapRef use_boxes(const kir::Dim& matrices, const kir::Dim& matrix,
+                              kir::BufferRef signals);
+  bool in_boxes() const { return map_ != nullptr; }
+  // Bytes that one fill() has copied.
+  int filled_bytes() const {
+    return form_.stage() * static_cast<int>(size_of(shared_->dtype));
+  }
   // Binds what copies have in common; stands once, ahead of them.
   void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
-  // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros.
+  // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros. Of boxes
+  // for one thread alone.
   kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
   // Whether lanes of a warp may do different things in fill(): read elements that others lack, or
   // copy rows of the last round, in which there are fewer.
   bool lanes_part() const;
 
  private:
+  kir::StmtRef fill_boxes(const kir::Dim& slot, const kir::Dim& step) const;
   kir::Dim symbol(const std::string& what) const { return kir::Dim::symbol(name_ + what); }
   // Rows that the threads copy at once, if each copies one vector; else a part of a row.
   int rows_at_once() const;
@@ -145,7 +167,14 @@ class SharedTile {
   int threads_;
   kir::Dim part_;
   kir::Dim matrix_, first_, extent_, k_;
+  kir::TensorMapRef map_;
+  kir::BufferRef signals_;
+  kir::Dim matrix_number_;
 };
+
+// Whether an operand's tile, of this form, comes as boxes.
+bool comes_in_boxes(const Workload& w, const Product& p, const Schedule& s,
+                    const SharedTile::Form& form, bool rhs);
 
 // ---------------------------------------------------------------- the units
 

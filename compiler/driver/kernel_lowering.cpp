@@ -40,6 +40,14 @@ exec::Launch launch_of(const kir::Function& f) {
     out.grid[axis] = f.launch->grid[axis].to_program(f.contract.symbols);
   out.threads = static_cast<uint32_t>(f.launch->threads);
   out.shared_bytes = static_cast<uint32_t>(kir::shared_bytes(f));
+  for (const kir::TensorMapRef& m : f.maps) {
+    exec::TensorMap& map = out.maps.emplace_back();
+    map.argument = static_cast<uint32_t>(
+        std::find(f.arguments.begin(), f.arguments.end(), m->buffer) - f.arguments.begin());
+    for (size_t axis = 0; axis < m->box.size(); ++axis)
+      map.axes.push_back({m->extents[axis].to_program(f.contract.symbols),
+                          static_cast<uint32_t>(m->box[axis])});
+  }
   return out;
 }
 

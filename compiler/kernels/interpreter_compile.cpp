@@ -131,6 +131,14 @@ class Compiler {
                        facts_.divisible(s.begin, s.step) == ir::Proof::kYes ? s.step : 1});
   }
 
+  BoxCode box(const Stmt& s) {
+    BoxCode code;
+    code.buffer = buffers_.at(s.map->buffer.get());
+    for (const Dim& d : s.map->extents) code.extents.push_back(dim(d));
+    for (const Dim& d : s.coordinates) code.coordinates.push_back(dim(d));
+    return code;
+  }
+
   StmtCode nested(const Stmt& s) {
     const auto slots = slots_;
     const auto locals = locals_;
@@ -211,6 +219,20 @@ class Compiler {
         code.access = access(s.buffer, s.index, 1, s.valid);
         code.to = access(s.to_buffer, s.to_index, 1, std::nullopt);
         code.access.width = code.to.width = s.lanes;  // whatever is known
+        break;
+      case StmtKind::kSignalInit:
+      case StmtKind::kSignalArrive:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        break;
+      case StmtKind::kSignalWait:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        code.begin = dim(s.phase);
+        code.meets = true;
+        break;
+      case StmtKind::kTensorCopy:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        code.to = access(s.to_buffer, s.to_index, 1, std::nullopt);
+        code.box = box(s);
         break;
       case StmtKind::kTileZero:
       case StmtKind::kTileDot:

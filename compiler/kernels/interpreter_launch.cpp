@@ -44,8 +44,10 @@ class Block {
       std::fill(r_.memory[i].cells.begin(), r_.memory[i].cells.end(), LaunchCell{});
     for (Warp& w : warps_) w.begin_block();
     r_.fences.assign(warps_.size() * kWarpLanes, {});
+    r_.signals.clear();
     all_of({&r_.code.body, 1});
     check_groups();
+    check_signals();
   }
 
  private:
@@ -95,9 +97,22 @@ class Block {
         r_.time.phase = ++r_.time.now;
         for (Warp& w : warps_) w.since = r_.time.now;
         return;
+      case StmtKind::kSignalWait: {
+        const int64_t index = agreed(s, [&](Warp& w, int t) { return w.dim(s.access.index, t); });
+        const int64_t phase = agreed(s, [&](Warp& w, int t) { return w.dim(s.begin, t); });
+        return warps_.front().signal_wait(s, index, phase);
+      }
       default:
         NIMBLE_UNREACHABLE();
     }
+  }
+
+  void check_signals() const {
+    for (const auto& [place, signal] : r_.signals)
+      if (!signal.copies.empty())
+        warps_.front().fault(
+            0, fmt::format("the block ends while copies to {} are on their way",
+                           signal.copies.front().stmt->stmt->to_buffer->name));
   }
 
   // The warps of a group come to each of its products.
@@ -119,9 +134,12 @@ class Block {
       each(w.live, [&](int t) {
         const int64_t one = say(w, t);
         if (all.value_or(one) != one)
-          w.fault(t, fmt::format(
-                         "threads disagree about {} around a barrier of the block",
-                         s.stmt->kind == StmtKind::kIf ? "a condition" : "loop " + s.stmt->var));
+          w.fault(t, fmt::format("threads disagree about {}",
+                                 s.stmt->kind == StmtKind::kSignalWait
+                                     ? "signal " + s.stmt->buffer->name
+                                 : s.stmt->kind == StmtKind::kIf
+                                     ? "a condition around a barrier of the block"
+                                     : "loop " + s.stmt->var + " around a barrier of the block"));
         all = one;
       });
     return all.value_or(0);

@@ -239,6 +239,24 @@ struct GroupView {
   int64_t slab = 0;  // across k alone
 };
 
+// A tensor that lies densely in an argument which nothing writes, of which boxes are copied to
+// shared memory as a whole. Axes are given innermost first. A box's innermost extent is a line of
+// 32, 64 or 128 bytes; in shared memory its lines lie one behind the other, swizzled as those of a
+// GroupView.
+struct TensorMap {
+  std::string name;
+  BufferRef buffer;
+  std::vector<Dim> extents;  // elements, over the contract's symbols
+  std::vector<int> box;      // elements of a copy along each axis
+  int box_elements() const {
+    int all = 1;
+    for (const int n : box) all *= n;
+    return all;
+  }
+  int box_bytes() const { return box_elements() * static_cast<int>(size_of(buffer->dtype)); }
+};
+using TensorMapRef = std::shared_ptr<const TensorMap>;
+
 struct Value {
   ValueKind kind;
   DType dtype;
@@ -353,7 +371,7 @@ struct Stmt {
   Dim begin, extent;
   int64_t step = 1;
   Condition condition;  // kIf
-  BufferRef buffer;     // kStore, kSetRegister, kPrefetch, kTileLoad, kTileStore
+  BufferRef buffer;     // kStore, kSetRegister, kPrefetch, kTileLoad, kTileStore; a signal's
   Dim index;
   Dim stride = 1;                        // kStore: elements between lanes; kTile…: between rows
   std::optional<Dim> valid;              // kStore: only lanes < valid are written
@@ -370,10 +388,14 @@ struct Stmt {
   GroupFragment group_fragment{};         // kGroupDot
   int columns = 0;                        // kGroupDot
   std::vector<GroupView> views;           // kGroupDot: a, b
-  BufferRef to_buffer;                    // kAsyncCopy
+  BufferRef to_buffer;                    // kAsyncCopy, kTensorCopy
   Dim to_index;
+  TensorMapRef map;              // kTensorCopy
+  std::vector<Dim> coordinates;  // kTensorCopy
+  Dim phase;                     // kSignalWait
   int lanes = 1;            // kAsyncCopy: elements
-  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches
+  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches;
+                            // kSignalInit: arrivals; kSignalArrive: bytes
   bool transposed = false;  // kWarpLoad
 };
 
@@ -391,6 +413,7 @@ struct Function {
   std::vector<BufferRef> scratch;    // kScratch and kThread buffers
   std::vector<BufferRef> registers;  // kRegister and kTile buffers
   std::vector<BufferRef> shared;     // kShared buffers, of constant extents
+  std::vector<TensorMapRef> maps;    // of arguments, in the order in which code gets them
   std::optional<Launch> launch;      // of a GPU's function; else it is a CPU's
   ir::DimContext facts;              // ranges of symbols
   StmtRef body;
@@ -491,6 +514,11 @@ StmtRef group_fence();
 StmtRef group_commit();
 StmtRef group_wait(int pending);
 StmtRef proxy_fence();
+StmtRef signal_init(BufferRef signals, const Dim& index, int arrivals);
+StmtRef signal_arrive(BufferRef signals, const Dim& index, int bytes);
+StmtRef signal_wait(BufferRef signals, const Dim& index, const Dim& phase);
+StmtRef tensor_copy(BufferRef shared, const Dim& to, TensorMapRef map, std::vector<Dim> coordinates,
+                    BufferRef signals, const Dim& index);
 Condition lt(const Dim& a, const Dim& b);
 Condition le(const Dim& a, const Dim& b);
 Condition eq(const Dim& a, const Dim& b);

@@ -199,8 +199,9 @@ def kernels():
 
 # ------------------------------------------------------------------ configurations
 
-GROUPS = "wgmma"  # the unit of gpu_matmul that multiplies with groups of warps
-# Its schedules that are always tried, as no GPU had run any when they were chosen: few rows, then
+# The units of gpu_matmul that multiply with groups of warps; tiles of the second come as boxes.
+GROUPS = ("wgmma", "wgmma-tma")
+# Their schedules that are always tried, as no GPU had run any when they were chosen: few rows, then
 # many. Knobs in the order of GROUP_KNOBS; a group's tile has 64 rows.
 GROUP_KNOBS = ("block_rows", "block_columns", "tile_columns", "k_step", "k_split", "stages")
 GROUP_SCHEDULES = ((64, 16, 16, 128, 4, 4), (64, 32, 32, 128, 2, 4), (64, 32, 32, 128, 1, 4),
@@ -209,11 +210,9 @@ GROUP_SCHEDULES = ((64, 16, 16, 128, 4, 4), (64, 32, 32, 128, 2, 4), (64, 32, 32
 
 
 def groups_of_warps(default, knobs):
-    """Those schedules, if the kernel's template offers the unit for the target."""
-    if GROUPS not in knobs.get("unit", ()):
-        return []
-    return [{**default, "unit": GROUPS, "tile_rows": 64, **dict(zip(GROUP_KNOBS, schedule))}
-            for schedule in GROUP_SCHEDULES]
+    """Those schedules, with each of the units that the kernel's template offers for the target."""
+    return [{**default, "unit": unit, "tile_rows": 64, **dict(zip(GROUP_KNOBS, schedule))}
+            for unit in GROUPS if unit in knobs.get("unit", ()) for schedule in GROUP_SCHEDULES]
 
 
 def is_plausible(config):
@@ -223,9 +222,9 @@ def is_plausible(config):
     unit = config["unit"]
     tiles = (config["block_rows"] // config["tile_rows"]
              * (config["block_columns"] // config["tile_columns"]))
-    threads = tiles * config["k_split"] * {"simt": 1, GROUPS: 128}.get(unit, 32)
+    threads = tiles * config["k_split"] * (1 if unit == "simt" else 128 if unit in GROUPS else 32)
     per_thread = config["tile_rows"] * config["tile_columns"]
-    if unit == GROUPS and (config["tile_rows"] % 64 or config["tile_columns"] < 16
+    if unit in GROUPS and (config["tile_rows"] % 64 or config["tile_columns"] < 16
                            or config["stages"] < 3):
         return False
     return 64 <= threads <= 512 and (unit != "simt" or 4 <= per_thread <= 64)
@@ -328,8 +327,10 @@ def lines(rows, most=5):
         out += [f"### {kernel}", "", f"The default: {text}.", "",
                 "| size | us | of the default's | configuration |", "| --- | --- | --- | --- |"]
         for size, found in sizes.items():
-            group = next((row for row in found if row["config"].get("unit") == GROUPS), None)
-            shown = found[:most] + [row for row in found[most:] if row["default"] or row is group]
+            groups = [next((row for row in found if row["config"].get("unit") == unit), None)
+                      for unit in GROUPS]
+            shown = found[:most] + [row for row in found[most:]
+                                    if row["default"] or any(row is group for group in groups)]
             for row in shown:
                 ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
                 out.append(f"| {size} | {row['ns'] / 1000:.1f} | {ratio} | "

@@ -5,6 +5,7 @@
 
 #include "vm/base/error.h"
 #include "vm/executable/launch.h"
+#include "vm/interpreter/gpu_arguments.h"
 #include "vm/interpreter/kernel_faults.h"
 #include "vm/interpreter/library_arguments.h"
 
@@ -44,10 +45,15 @@ void GpuLaunches::prepare(CudaDevice& device) {
   std::vector<Since> since(kernels_.size());
   for (size_t i = 0; i < since.size(); ++i) since[i].symbols.resize(kernels_[i].symbols);
   launched_.reserve(kernels_.size());
-  size_t parameters = 0;
-  for (const PreparedKernel& k : kernels_)
-    if (k.launches) parameters = std::max(parameters, launch_parameters(k));
-  words_ = std::make_unique<LaunchWords>(parameters);
+  size_t parameters = 0, maps = 0;
+  for (const PreparedKernel& k : kernels_) {
+    if (!k.launches) continue;
+    parameters = std::max(parameters, launch_parameters(k));
+    for (const exec::Implementation& i : k.kernel->implementations)
+      if (i.launch) maps = std::max(maps, i.launch->maps.size());
+  }
+  words_ = std::make_unique<LaunchWords>(parameters, maps);
+  maps_ = std::make_unique<TensorMaps>(device);
   stretches_ = std::make_unique<GpuStretches>(device);
   cells_ = std::make_unique<PinnedMemory>(device, kernels_.size() * sizeof(int32_t));
   since_ = std::move(since);
@@ -168,12 +174,17 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
   }
   void* const status = static_cast<int32_t*>(cells_->of_device()) + index;
   const size_t parameters = launch_parameters(k);
-  words_->set(target->function, grid, launch.threads, launch.shared_bytes, parameters);
+  words_->set(target->function, grid, launch.threads, launch.shared_bytes, parameters,
+              launch.maps.size());
   uint64_t* word = words_->parameters();
   for (uint32_t i = 0; i < k.tensors; ++i) *word++ = word_of(frame->buffers[i]);
   for (const int64_t symbol : symbols) *word++ = static_cast<uint64_t>(symbol);
   *word++ = word_of(space);
-  *word = word_of(status);
+  *word++ = word_of(status);
+  for (const exec::TensorMap& map : launch.maps) {
+    const TensorMaps::Words& words = maps_->find(boxed_tensor(k, map, arguments, *frame));
+    word = std::copy(words.begin(), words.end(), word);
+  }
 
   note(index, symbols);
   if (!profiler && stretches_->on()) [[likely]] {

@@ -99,6 +99,7 @@ class GpuLaunches {
   CudaDevice* device_ = nullptr;
   bool entered_ = false;  // in this slice
   std::unique_ptr<LaunchWords> words_;
+  std::unique_ptr<TensorMaps> maps_;
   std::unique_ptr<GpuStretches> stretches_;
   std::unique_ptr<PinnedMemory> cells_;  // int32_t by kernel
   std::vector<Since> since_;             // by kernel

@@ -38,34 +38,32 @@ constexpr uint64_t pair_of(uint64_t low, uint64_t high) {
 
 }  // namespace
 
-LaunchWords::LaunchWords(size_t most_parameters)
-    : words_(kHead + most_parameters), places_(most_parameters) {
-  for (size_t i = 0; i < most_parameters; ++i) places_[i] = &words_[kHead + i];
-}
+LaunchWords::LaunchWords(size_t most_parameters, size_t most_maps)
+    : words_(kHead + most_parameters + TensorMaps::kWords * most_maps),
+      places_(most_parameters + most_maps) {}
 
 void LaunchWords::set(cuda::Function function, const std::array<uint32_t, 3>& grid,
-                      uint32_t threads, uint32_t shared_bytes, size_t parameters) {
+                      uint32_t threads, uint32_t shared_bytes, size_t parameters, size_t maps) {
   words_[0] = reinterpret_cast<uintptr_t>(function);
   words_[1] = pair_of(grid[0], grid[1]);
-  words_[2] = pair_of(grid[2], threads);
+  words_[2] = pair_of(grid[2], threads | maps << 16);  // at most 1024 threads
   words_[3] = pair_of(shared_bytes, parameters);
-  count_ = kHead + parameters;
+  count_ = size_of(words_.data());
 }
 
-CudaLaunch LaunchWords::launch_of(const uint64_t* words, void** places) {
+CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
+  const size_t parameters = parameters_of(words), maps = maps_of(words);
+  uint64_t* at = const_cast<uint64_t*>(words + kHead);
+  for (size_t i = 0; i < parameters; ++i) *places++ = at++;
+  for (size_t i = 0; i < maps; ++i, at += TensorMaps::kWords) *places++ = at;
+  places -= parameters + maps;
   const auto low = [&](size_t i) { return static_cast<uint32_t>(words[i]); };
   const auto high = [&](size_t i) { return static_cast<uint32_t>(words[i] >> 32); };
   return {reinterpret_cast<cuda::Function>(static_cast<uintptr_t>(words[0])),
           {low(1), high(1), low(2)},
-          high(2),
+          high(2) & 0xffff,
           low(3),
           places};
-}
-
-CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
-  const size_t parameters = size_of(words) - kHead;
-  for (size_t i = 0; i < parameters; ++i) places[i] = const_cast<uint64_t*>(words + kHead + i);
-  return launch_of(words, places);
 }
 
 GpuStretches::GpuStretches(CudaDevice& device)

@@ -112,10 +112,10 @@ inline size_t launch_parameters(const PreparedKernel& k) {
 // Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
 // nor a vendor's; host operators and portable forms run in their place.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
-// The same on the GPU, for launches with at most so many bytes of shared memory and so many
-// parameters.
-using FindOnDevice =
-    std::function<cuda::Function(const std::string&, uint32_t shared_bytes, size_t parameters)>;
+// The same on the GPU, for launches with at most so many bytes of shared memory, so many parameters
+// and tensor maps.
+using FindOnDevice = std::function<cuda::Function(const std::string&, uint32_t shared_bytes,
+                                                  size_t parameters, size_t maps)>;
 struct NativeCode {
   FindNative host;
   FindOnDevice device;

@@ -49,8 +49,9 @@ void use_launch(const exec::Kernel& kernel, const exec::Implementation& impl,
   for (const exec::Implementation& i : kernel.implementations)
     if (i.launch && i.symbol == impl.symbol) shared = std::max(shared, i.launch->shared_bytes);
   target->launch = &*impl.launch;
-  target->function = find(impl.symbol, shared, parameters);
-  if (!target->function) target->function = find(kernel.name, shared, parameters);
+  const size_t maps = impl.launch->maps.size();
+  target->function = find(impl.symbol, shared, parameters, maps);
+  if (!target->function) target->function = find(kernel.name, shared, parameters, maps);
   if (!target->function)
     throw Error(Status::kCorrupt, place,
                 fmt::format("kernel {}: the GPU's code has no {}", kernel.name, impl.symbol),

@@ -191,13 +191,16 @@ class DeviceModule {
   DeviceModule& operator=(const DeviceModule&) = delete;
 
   // nullptr if there is none. It may be launched with `shared_bytes` of shared memory:
-  // Error(kIncompatible) where no block has as many. Error(kCorrupt) if it has more than
-  // `parameters` of them, or others than words, and the driver tells (of CUDA 12.4 and newer).
-  cuda::Function find(const std::string& symbol, uint32_t shared_bytes, size_t parameters);
+  // Error(kIncompatible) where no block has as many. Error(kCorrupt) if it has more parameters than
+  // so many words and tensor maps behind them, or others, and the driver tells (of CUDA 12.4 and
+  // newer).
+  cuda::Function find(const std::string& symbol, uint32_t shared_bytes, size_t parameters,
+                      size_t maps = 0);
   CudaDevice& device() const { return device_; }
 
  private:
-  void expect_parameters(const std::string& symbol, cuda::Function function, size_t count) const;
+  void expect_parameters(const std::string& symbol, cuda::Function function, size_t words,
+                         size_t maps) const;
 
   CudaDevice& device_;
   std::string place_;

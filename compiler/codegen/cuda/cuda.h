@@ -4,7 +4,8 @@
 //
 // A kernel is `extern "C" __global__ void NAME(buffers…, long long symbols…, void* scratch,
 // int* status)`: pointers of the contract's tensors in order, then its symbols in order, then the
-// call's scratch memory and where a failed check writes its status (the first one stays).
+// call's scratch memory and where a failed check writes its status (the first one stays), then its
+// tensor maps as a driver encodes them, by value.
 #pragma once
 
 #include <cstdint>

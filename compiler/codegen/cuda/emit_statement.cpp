@@ -12,6 +12,7 @@
 #include "compiler/codegen/cuda/emitter.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
+#include "compiler/kernels/group_fragments.h"
 #include "vm/executable/launch.h"
 
 namespace nimble::codegen {
@@ -81,6 +82,11 @@ void CudaEmitter::signature() {
   }
   add("u8* __restrict__ scratch");
   add("int* status");
+  for (const kir::TensorMapRef& m : f_.maps) {
+    maps_[m.get()] = identifier(m->name);
+    add("const __grid_constant__ tensor_map " + maps_[m.get()]);
+    argument_alignment_ = std::max(argument_alignment_, kir::kPieceBytes);
+  }
   braces(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) ",
                      f_.launch->threads, f_.name, parameters),
          [&] {
@@ -187,6 +193,11 @@ void CudaEmitter::statement(const kir::Stmt& s) {
     case StmtKind::kGroupWait:
     case StmtKind::kProxyFence:
       return group_statement(s);
+    case StmtKind::kSignalInit:
+    case StmtKind::kSignalArrive:
+    case StmtKind::kSignalWait:
+    case StmtKind::kTensorCopy:
+      return signal_statement(s);
     case StmtKind::kTiles:
     case StmtKind::kTileZero:
     case StmtKind::kTileLoad:

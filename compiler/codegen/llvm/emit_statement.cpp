@@ -189,6 +189,10 @@ void Emitter::statement(const kir::Stmt& s) {
     case StmtKind::kGroupCommit:
     case StmtKind::kGroupWait:
     case StmtKind::kProxyFence:
+    case StmtKind::kSignalInit:
+    case StmtKind::kSignalArrive:
+    case StmtKind::kSignalWait:
+    case StmtKind::kTensorCopy:
       NIMBLE_UNREACHABLE("a GPU's statement in {}", f_->name);
   }
 }

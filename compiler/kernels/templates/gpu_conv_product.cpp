@@ -315,7 +315,7 @@ bool GpuConvProductTemplate::accepts(const Workload& w, const TargetInfo& t) con
 std::vector<Knob> GpuConvProductTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto p = gpu::analyse_convolution(w, t);
   NIMBLE_CHECK(p, "workload {} is not for gpu_conv_product", w.key);
-  return gpu::knobs_of(*p);
+  return gpu::knobs_of(w, *p, t);
 }
 
 bool GpuConvProductTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {

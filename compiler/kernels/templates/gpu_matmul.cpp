@@ -11,8 +11,9 @@
 // a team is one warp, the warp copies its slices itself and waits for no other up to the sums:
 // warps drift apart, and one reads or waits while another one multiplies.
 //
-// Of compute capability 9.0 four warps together may multiply, too (gpu_matmul_group.cpp): no rule
-// chooses that before a GPU has shown what it is worth, but tuning and people may.
+// Of compute capability 9.0 four warps together may multiply, too (gpu_matmul_group.cpp), and one
+// thread may have their tiles copied as boxes: no rule chooses that before a GPU has shown what it
+// is worth, but tuning and people may.
 //
 // Products in f32 are sums of multiply-adds in f32: no unit of the GPU multiplies f32 otherwise
 // without rounding its operands. Where the operator allows that (its attribute `tf32`), they are
@@ -63,6 +64,10 @@ const char* name_of(UnitKind unit) {
   NIMBLE_UNREACHABLE();
 }
 
+const char* unit_of(const Schedule& s) {
+  return s.boxes ? kUnitGroupBoxes : name_of(s.unit);
+}
+
 std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   if (has_index(w)) return {};  // a failed check would leave a block's other threads waiting
   auto operands = analyse_matmul(w, make_gpu_frame(w));
@@ -93,6 +98,10 @@ Schedule schedule_of(const Config& c) {
   Schedule s;
   for (const UnitKind unit : {UnitKind::kMatrix, UnitKind::kGroup})
     if (knob_text(c, "unit") == name_of(unit)) s.unit = unit;
+  if (knob_text(c, "unit") == kUnitGroupBoxes) {
+    s.unit = UnitKind::kGroup;
+    s.boxes = true;
+  }
   s.block_rows = number("block_rows", kMostWide);
   s.block_columns = number("block_columns", kMostWide);
   s.tile_rows = number("tile_rows", kMostWide);
@@ -106,7 +115,7 @@ Schedule schedule_of(const Config& c) {
 namespace {
 
 Config config_of(const Schedule& s) {
-  return {{"unit", name_of(s.unit)},
+  return {{"unit", unit_of(s)},
           {"block_rows", int64_t{s.block_rows}},
           {"block_columns", int64_t{s.block_columns}},
           {"tile_rows", int64_t{s.tile_rows}},
@@ -176,10 +185,13 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
 
 }  // namespace
 
-std::vector<Knob> knobs_of(const Product& p) {
+std::vector<Knob> knobs_of(const Workload& w, const Product& p, const TargetInfo& t) {
   Knob unit{"unit", {kUnitScalar}};
   if (p.fragment) unit.choices.emplace_back(kUnitMatrix);
   if (p.group) unit.choices.emplace_back(kUnitGroup);
+  if (p.group && t.has("tma") &&
+      (has_boxes(w, p.lhs->dtype, p.lhs_pitch()) || has_boxes(w, p.rhs->dtype, p.rhs_pitch())))
+    unit.choices.emplace_back(kUnitGroupBoxes);
   Knob columns = int_knob("tile_columns", {4, 8, 16, 32, 64});
   if (p.group) columns.choices.emplace_back(int64_t{128});
   Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});
@@ -195,7 +207,7 @@ std::vector<Knob> knobs_of(const Product& p) {
 }
 
 bool suits(const Workload& w, const Product& p, const Config& c, const TargetInfo& t) {
-  if (!well_formed(knobs_of(p), c)) return false;
+  if (!well_formed(knobs_of(w, p, t), c)) return false;
   const auto shared = shared_bytes_of(w, p, schedule_of(c));
   return shared && *shared <= t.shared_bytes;
 }
@@ -239,7 +251,7 @@ bool GpuMatmulTemplate::accepts(const Workload& w, const TargetInfo& t) const {
 std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto p = gpu::analyse_product(w, t);
   NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
-  return gpu::knobs_of(*p);
+  return gpu::knobs_of(w, *p, t);
 }
 
 bool GpuMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {

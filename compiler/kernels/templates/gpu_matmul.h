@@ -38,6 +38,9 @@ std::optional<kir::WarpFragment> fragment_for(const Product& p, const TargetInfo
 inline constexpr const char* kUnitScalar = "simt";  // a multiply-add for each lane and product
 inline constexpr const char* kUnitMatrix = "mma";   // a fragment of a warp's lanes together
 inline constexpr const char* kUnitGroup = "wgmma";  // one of four warps, from shared memory
+// The same, whose tiles come as boxes. No knob of its own: other units' tiles lie otherwise, and
+// what was recorded of them stays theirs.
+inline constexpr const char* kUnitGroupBoxes = "wgmma-tma";
 enum class UnitKind { kScalar, kMatrix, kGroup };
 const char* name_of(UnitKind unit);
 
@@ -50,6 +53,9 @@ struct Schedule {
   int block_rows = 0, block_columns = 0, tile_rows = 0, tile_columns = 0;
   int k_step = 0, k_split = 1;
   int stages = 2;  // steps in shared memory: one that is computed, the others on their way
+  // kGroup: one thread has the operands' tiles copied as boxes (kTensorCopy), each whose rows begin
+  // at multiples of 16 bytes; what has others is copied by all threads, as without this.
+  bool boxes = false;
 
   int tiles() const { return block_rows / tile_rows * (block_columns / tile_columns); }
   int of_tile() const {  // threads
@@ -67,6 +73,10 @@ kir::Dim team_of(const Schedule& s);
 // but its own slices, so that a warp that copies these itself need not wait for the others.
 bool goes_apart(const Product& p, const Schedule& s);
 Schedule schedule_of(const Config& c);
+// What the knob "unit" says of a schedule.
+const char* unit_of(const Schedule& s);
+// Whether rows of an operand, of so many elements, may be copied as boxes.
+bool has_boxes(const Workload& w, DType t, const kir::Dim& pitch);
 // Elements of an operand that one copy takes into shared memory: of neighbours in a row as many as
 // are 16 bytes, or 8 or 4, where rows begin at multiples of that; else single ones.
 int copy_elements(const Workload& w, DType t, const kir::Dim& pitch);
@@ -131,9 +141,18 @@ class SharedTile {
   // or column (rhs) of the tile out of `extent`, all symbols or constants.
   void set_source(kir::BufferRef global, const kir::Dim& matrix, const kir::Dim& first,
                   const kir::Dim& extent, const kir::Dim& k);
+  // Has it copied as boxes of this map, which is made of the source: one matrix of the operand's,
+  // of number `matrix` (among `matrices`, 1 where there is one). Signal number `slot` of `signals`
+  // is told of a stage's bytes.
+  kir::TensorMapRef use_boxes(const kir::Dim& matrices, const kir::Dim& matrix,
+                              kir::BufferRef signals);
+  bool in_boxes() const { return map_ != nullptr; }
+  // Bytes that one fill() has copied.
+  int filled_bytes() const { return form_.stage() * static_cast<int>(size_of(shared_->dtype)); }
   // Binds what copies have in common; stands once, ahead of them.
   virtual void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
-  // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros.
+  // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros. Of boxes
+  // for one thread alone.
   virtual kir::StmtRef fill(const Workload& w, const kir::Dim& slot, const kir::Dim& step) const;
   // Whether lanes of a warp may do different things in fill(): read elements that others lack, or
   // copy rows of the last round, in which there are fewer.
@@ -151,6 +170,7 @@ class SharedTile {
                      const std::optional<kir::Dim>& valid) const;
 
  private:
+  kir::StmtRef fill_boxes(const kir::Dim& slot, const kir::Dim& step) const;
   // The symbol of a copier's place in lines for its row number `row` of all that it copies: rows
   // whose pieces are swizzled alike have the same.
   std::string place_of(int row) const;
@@ -167,7 +187,14 @@ class SharedTile {
   int threads_;
   kir::Dim part_;
   kir::Dim matrix_, first_, extent_, k_;
+  kir::TensorMapRef map_;
+  kir::BufferRef signals_;
+  kir::Dim matrix_number_;
 };
+
+// Whether an operand's tile, of this form, comes as boxes.
+bool comes_in_boxes(const Workload& w, const Product& p, const Schedule& s,
+                    const SharedTile::Form& form, bool rhs);
 
 // What a product has instead of a rhs in memory and of a matrix for its result. Its symbols are
 // bound by prologue().
@@ -249,7 +276,7 @@ bool suits_unit(const Product& p, const Schedule& s);
 // ---------------------------------------------------------------- configurations
 
 // Those of a product's template.
-std::vector<Knob> knobs_of(const Product& p);
+std::vector<Knob> knobs_of(const Workload& w, const Product& p, const TargetInfo& t);
 bool suits(const Workload& w, const Product& p, const Config& c, const TargetInfo& t);
 // By rule, of the units that a GPU has shown to be good.
 Config default_of(const Workload& w, const Product& p, const TargetInfo& t);

@@ -95,14 +95,20 @@ class TilesLowering {
       sums_.buffer = shared_buffer("sums", p.sum, sums);
       shared_ = {lhs, rhs, sums_.buffer};
     }
+    lhs_boxed_ = comes_in_boxes(w, p, s, forms.lhs, false);
+    rhs_boxed_ = comes_in_boxes(w, p, s, forms.rhs, true);
+    if (lhs_boxed_ || rhs_boxed_) {
+      signals_ = shared_buffer("signals", DType::kU64, s.stages);
+      shared_.push_back(signals_);
+    }
     apart_ = goes_apart(p, s);
     const Dim part = apart_ ? team_of(s) : Dim(0);
     const int threads = copiers(p, s);
     lhs_ = std::make_unique<SharedTile>(forms.lhs, "a_", lhs, 0, threads, part);
     rhs_ = p.implicit ? p.implicit->tile(forms.rhs, "b_", rhs, rhs_base, threads, part)
                       : std::make_unique<SharedTile>(forms.rhs, "b_", rhs, rhs_base, threads, part);
-    copies_ =
-        is_copied(p.lhs->dtype, forms.lhs.vector) || is_copied(p.rhs->dtype, forms.rhs.vector);
+    copies_ = (!lhs_boxed_ && is_copied(p.lhs->dtype, forms.lhs.vector)) ||
+              (!rhs_boxed_ && is_copied(p.rhs->dtype, forms.rhs.vector));
     unit_ = s.unit == UnitKind::kScalar   ? scalar_unit(p, s, *lhs_, *rhs_)
             : s.unit == UnitKind::kMatrix ? matrix_unit(p, s, *lhs_, *rhs_)
                                           : group_unit(p, s, *lhs_, *rhs_);
@@ -115,15 +121,18 @@ class TilesLowering {
     for (StmtRef& s : unit_->prologue()) body.push_back(std::move(s));
     lhs_->prepare(w_, body);
     rhs_->prepare(w_, body);
+    if (signals_) make_signals(body);
     body.push_back(unit_->zero());
     walk(body);
     if (shares_memory(p_)) body.push_back(kb::barrier(kir::Together::kBlock));
     body.push_back(unit_->keep(sums_));
     body.push_back(kb::barrier(kir::Together::kBlock));
     body.push_back(results());
-    return launched(
+    kir::Function f = launched(
         make_function(w_, p_.frame, name, {}, unit_->registers(), kb::seq(std::move(body))), grid_,
         s_.threads(), shared_);
+    f.maps = maps_;
+    return f;
   }
 
  private:
@@ -158,7 +167,7 @@ class TilesLowering {
     };
     first_row_ = origin("m0", row_tile, s_.block_rows, p_.m);
     first_column_ = origin("n0", column_tile, s_.block_columns, p_.n);
-    Dim lhs_at = 0, rhs_at = 0;
+    Dim lhs_at = 0, rhs_at = 0, lhs_number = 0, rhs_number = 0;
     if (!single) {
       out.push_back(let("batch", batch));
       coordinates_ = bind_coordinates("batch", p_.batch, Dim::symbol("batch"), out);
@@ -167,12 +176,21 @@ class TilesLowering {
         out.push_back(let(symbol, batch_offset(w_, own, p_.batch, coordinates_, size)));
         return Dim::symbol(symbol);
       };
-      lhs_at = matrix("a_at", p_.lhs_batch, p_.m * p_.k);
-      rhs_at = matrix("b_at", p_.rhs_batch, p_.k * p_.n);
+      // Of boxes by its number, of other copies by its place.
+      if (lhs_boxed_)
+        lhs_number = matrix("a_at", p_.lhs_batch, 1);
+      else
+        lhs_at = matrix("a_at", p_.lhs_batch, p_.m * p_.k);
+      if (rhs_boxed_)
+        rhs_number = matrix("b_at", p_.rhs_batch, 1);
+      else
+        rhs_at = matrix("b_at", p_.rhs_batch, p_.k * p_.n);
     }
     if (p_.implicit) rhs_at = p_.implicit->origin(coordinates_);
     lhs_->set_source(p_.lhs, lhs_at, first_row_, p_.m, p_.k);
     rhs_->set_source(p_.rhs, rhs_at, first_column_, p_.n, p_.k);
+    if (lhs_boxed_) maps_.push_back(lhs_->use_boxes(count_of(p_.lhs_batch), lhs_number, signals_));
+    if (rhs_boxed_) maps_.push_back(rhs_->use_boxes(count_of(p_.rhs_batch), rhs_number, signals_));
   }
 
   // `s` where a < b, decided now if it can be.
@@ -187,13 +205,31 @@ class TilesLowering {
     }
   }
 
+  // One signal for each stage, at which the thread that has boxes copied arrives.
+  void make_signals(std::vector<StmtRef>& out) const {
+    std::vector<StmtRef> made;
+    for (int i = 0; i < s_.stages; ++i) made.push_back(kb::signal_init(signals_, i, 1));
+    made.push_back(kb::proxy_fence());
+    out.push_back(kb::if_then(kb::eq(thread(), 0), kb::seq(std::move(made))));
+    out.push_back(kb::barrier(kir::Together::kBlock));
+  }
+
   // Copies of step `step` as a group of their own, of no copy behind the last step.
   void copy(const Dim& slot, const Dim& step, std::vector<StmtRef>& out) const {
-    out.push_back(where_less(step, steps_,
-                             kb::seq({lhs_->fill(w_, slot, step), rhs_->fill(w_, slot, step)})));
+    std::vector<StmtRef> all, boxes;
+    int bytes = 0;
+    for (const SharedTile* tile : {&*lhs_, &*rhs_}) {
+      (tile->in_boxes() ? boxes : all).push_back(tile->fill(w_, slot, step));
+      if (tile->in_boxes()) bytes += tile->filled_bytes();
+    }
+    if (!boxes.empty()) {
+      boxes.insert(boxes.begin(), kb::signal_arrive(signals_, slot, bytes));
+      all.push_back(kb::if_then(kb::eq(thread(), 0), kb::seq(std::move(boxes))));
+    }
+    out.push_back(where_less(step, steps_, kb::seq(std::move(all))));
     if (copies_) out.push_back(kb::async_commit());
     // What a group does next (its fence, its wait) all lanes of its warps have to do together.
-    if (s_.unit == UnitKind::kGroup && (lhs_->lanes_part() || rhs_->lanes_part()))
+    if (s_.unit == UnitKind::kGroup && (signals_ || lhs_->lanes_part() || rhs_->lanes_part()))
       out.push_back(kb::barrier(kir::Together::kWarp));
   }
 
@@ -203,6 +239,9 @@ class TilesLowering {
     const Dim step = Dim::symbol("step");
     std::vector<StmtRef> body;
     if (copies_) body.push_back(kb::async_wait(ahead - 1));
+    if (signals_)
+      body.push_back(
+          kb::signal_wait(signals_, ir::mod(step, s_.stages), ir::floordiv(step, s_.stages)));
     body.push_back(unit_->ready());
     // Here all have the step's stage, and are done with the one that is filled next: that of the
     // step before this one, or of `behind` earlier ones.
@@ -274,7 +313,10 @@ class TilesLowering {
   std::unique_ptr<Unit> unit_;
   std::vector<BufferRef> shared_;
   bool apart_ = false;   // goes_apart
-  bool copies_ = false;  // any of them: else all goes through registers
+  bool copies_ = false;  // any of them: else all goes through registers, or as boxes
+  bool lhs_boxed_ = false, rhs_boxed_ = false;
+  BufferRef signals_;  // where either is
+  std::vector<kir::TensorMapRef> maps_;
   std::array<Dim, 3> grid_;
   Dim first_row_, first_column_;
   std::vector<Dim> coordinates_;  // of the block's product, one per axis of Product::batch
@@ -320,6 +362,7 @@ int SharedTile::rows_at_once() const {
 }
 
 bool SharedTile::lanes_part() const {
+  if (in_boxes()) return false;
   return !is_copied(shared_->dtype, form_.vector) || form_.part_outer() % rows_at_once() != 0;
 }
 
@@ -377,6 +420,7 @@ void SharedTile::bind_copier(std::vector<StmtRef>& out) const {
 }
 
 void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
+  if (in_boxes()) return;
   bind_copier(out);
   if (form_.span != 0) prepare_places(symbol("outer"), out);
   const Dim pitch = form_.along_k ? k_ : extent_;
@@ -410,6 +454,7 @@ StmtRef SharedTile::bring(const Dim& to, const Dim& from, const std::optional<Di
 }
 
 StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) const {
+  if (in_boxes()) return fill_boxes(slot, step);
   const int vectors = form_.part_inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
   // A round of the threads is so many rows, or a part of one.
@@ -471,7 +516,11 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
   if (!suits_unit(p, s)) return {};
   const Forms forms = forms_of(w, p, s);
   const int threads = copiers(p, s);
-  if (!forms.lhs.suits(threads) || !forms.rhs.suits(threads)) return {};
+  const bool lhs_boxed = comes_in_boxes(w, p, s, forms.lhs, false),
+             rhs_boxed = comes_in_boxes(w, p, s, forms.rhs, true);
+  if (s.boxes && !lhs_boxed && !rhs_boxed) return {};
+  if ((!lhs_boxed && !forms.lhs.suits(threads)) || (!rhs_boxed && !forms.rhs.suits(threads)))
+    return {};
   // Rows in shared memory begin at whole accesses.
   const auto aligned = [](const SharedTile::Form& form, DType t) {
     return form.pitch() * static_cast<int>(size_of(t)) % kAccessBytes == 0;
@@ -482,8 +531,10 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
   if (shares_memory(p))
     return shared_bytes(
         {{p.sum, std::max<int64_t>(kept, forms.lhs.elements() + forms.rhs.elements())}});
-  return shared_bytes(
-      {{p.lhs->dtype, forms.lhs.elements()}, {p.rhs->dtype, forms.rhs.elements()}, {p.sum, kept}});
+  std::vector<SharedPart> parts = {
+      {p.lhs->dtype, forms.lhs.elements()}, {p.rhs->dtype, forms.rhs.elements()}, {p.sum, kept}};
+  if (s.boxes) parts.push_back({DType::kU64, s.stages});
+  return shared_bytes(parts);
 }
 
 kir::Function lower_tiles(const Workload& w, const Product& p, const Schedule& s,

@@ -73,6 +73,9 @@ void set(int version, int devices, int capability) {
 void add_kernel(const char* name, int pointers, int symbols, StandInKernel kernel) {
   state().kernels[name] = {pointers, symbols, kernel};
 }
+void expect_maps(const char* name, int maps) {
+  state().kernels.at(name).maps = maps;
+}
 void fail(const char* function, int nth, int result) {
   state().calls.fail(function, nth, result);
 }
@@ -127,7 +130,8 @@ const StandInCuda* standin_cuda_table() {
                                     host_address,
                                     add_work,
                                     take,
-                                    tick};
+                                    tick,
+                                    expect_maps};
   return &table;
 }
 

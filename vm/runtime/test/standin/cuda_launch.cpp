@@ -1,6 +1,7 @@
 // Modules, functions and launches of the stand-in for NVIDIA's driver.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "vm/runtime/test/standin/assembly.h"
 #include "vm/runtime/test/standin/cuda_state.h"
@@ -39,6 +40,12 @@ int prepare_launch(Function* function, const unsigned* grid, const unsigned* blo
     std::memcpy(&word, parameters[i], sizeof word);
     words.push_back(word);
   }
+  std::vector<TensorMap> maps(static_cast<size_t>(kernel.maps));
+  for (size_t i = 0; i < maps.size(); ++i) {
+    std::memcpy(&maps[i], parameters[words.size() + i], sizeof maps[i]);
+    if (maps[i].mark != 0 && maps[i].mark != TensorMap::kMark)
+      return violate("a parameter that is no tensor map");
+  }
   *of = module;
   *work = [=] {
     std::vector<void*> pointers;
@@ -55,19 +62,71 @@ int prepare_launch(Function* function, const unsigned* grid, const unsigned* blo
     for (size_t i = 0; i < n; ++i) pointers.push_back(pointer(words[i]));
     for (size_t i = 0; i < static_cast<size_t>(kernel.symbols); ++i)
       symbols.push_back(static_cast<int64_t>(words[n + i]));
+    std::vector<StandInMap> described;
+    for (const TensorMap& m : maps) {
+      StandInMap& d = described.emplace_back();
+      d = {m.type, m.rank, pointer(m.memory), {}, {}, {}, m.swizzle};
+      std::copy(std::begin(m.extents), std::end(m.extents), d.extents);
+      std::copy(std::begin(m.pitches), std::end(m.pitches), d.pitches);
+      std::copy(std::begin(m.box), std::end(m.box), d.box);
+    }
     const StandInLaunch launch = {{gx, gy, gz},
                                   bx,
                                   shared,
                                   pointers.data(),
                                   symbols.data(),
                                   pointer(words[words.size() - 2]),
-                                  static_cast<int32_t*>(pointer(words.back()))};
+                                  static_cast<int32_t*>(pointer(words.back())),
+                                  described.data()};
     return kernel.run(launch);
   };
   return kOk;
 }
 
 extern "C" {
+
+// The rules of the driver's manual, as far as our maps go.
+int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* memory,
+                           const uint64_t* extents, const uint64_t* pitches, const uint32_t* box,
+                           const uint32_t* steps, int interleave, int swizzle, int promotion,
+                           int fill) {
+  ENTER();
+  constexpr unsigned kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
+  const auto address = static_cast<Address>(reinterpret_cast<uintptr_t>(memory));
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0) return violate("a tensor map at no 64 bytes");
+  if (type < 0 || type > 9 || rank < 1 || rank > 5 || interleave != 0 || promotion < 0 ||
+      promotion > 3 || fill != 0)
+    return violate("a tensor map of no kind that we make");
+  if (address % 16 != 0) return violate("a tensor map of an address at no 16 bytes");
+  if (swizzle < 1 || swizzle > 3 || box[0] * kBytes[type] > 16u << swizzle ||
+      box[0] * kBytes[type] % 16 != 0)
+    return violate("a box that is wider than its swizzle, or no pieces of 16 bytes");
+  TensorMap made;
+  uint64_t bytes = kBytes[type];
+  for (uint32_t i = 0; i < rank; ++i) {
+    if (extents[i] < 1 || extents[i] > uint64_t{1} << 32 || box[i] < 1 || box[i] > 256 ||
+        steps[i] != 1)
+      return violate("an axis that no tensor map has");
+    if (i > 0) {
+      if (pitches[i - 1] % 16 != 0 || pitches[i - 1] >= uint64_t{1} << 40 ||
+          pitches[i - 1] != bytes)
+        return violate("a pitch that no tensor map has, or not a dense one");
+      made.pitches[i - 1] = pitches[i - 1];
+    }
+    bytes *= extents[i];
+    made.extents[i] = extents[i];
+    made.box[i] = box[i];
+  }
+  if (!on_device(address, bytes)) return violate("a tensor map of memory that the device has not");
+  made.mark = TensorMap::kMark;
+  made.memory = address;
+  made.type = static_cast<uint16_t>(type);
+  made.rank = static_cast<uint8_t>(rank);
+  made.swizzle = static_cast<uint8_t>(swizzle);
+  std::memset(map, 0, 128);
+  std::memcpy(map, &made, sizeof made);
+  return kOk;
+}
 
 int cuModuleLoadDataEx(Module** module, const void* image, unsigned, const int*, void** values) {
   ENTER();
@@ -130,10 +189,12 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
 int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER();
   const Kernel* kernel = find_kernel(function->name);
-  if (!kernel || index >= static_cast<size_t>(kernel->pointers + kernel->symbols + 2))
-    return kInvalidValue;
-  *offset = 8 * index;
-  *bytes = 8;
+  if (!kernel) return kInvalidValue;
+  const auto words = static_cast<size_t>(kernel->pointers + kernel->symbols + 2);
+  if (index >= words + static_cast<size_t>(kernel->maps)) return kInvalidValue;
+  // Maps lie at multiples of 64.
+  *offset = index < words ? 8 * index : (8 * words + 63) / 64 * 64 + 128 * (index - words);
+  *bytes = index < words ? 8 : 128;
   return kOk;
 }
 #endif

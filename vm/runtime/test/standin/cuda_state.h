@@ -34,6 +34,7 @@ inline constexpr Address kDevice = Address{1} << 55;
 struct Kernel {
   int pointers = 0, symbols = 0;
   StandInKernel run = nullptr;
+  int maps = 0;
 };
 struct Function {
   struct Module* module = nullptr;
@@ -109,6 +110,18 @@ int drain(Stream* stream);
 int drain_all();
 
 // ---- launches
+
+// What the stand-in makes of a tensor, in as many bytes as the driver does.
+struct TensorMap {
+  static constexpr uint64_t kMark = 0x70616d2d726f7365;
+  uint64_t mark = 0;
+  Address memory = 0;
+  uint64_t extents[5] = {}, pitches[4] = {};
+  uint32_t box[5] = {};
+  uint16_t type = 0;
+  uint8_t rank = 0, swizzle = 0;
+};
+static_assert(sizeof(TensorMap) <= 128);
 
 // The kernel of a name, or the one that computes any; nullptr if there is none.
 const Kernel* find_kernel(const std::string& name);

@@ -42,7 +42,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 
 class GpuConvProduct : public ::testing::Test {
  protected:
-  // The default and some drawn configurations. tf32 and narrow factors have bounds of their own.
+  // The default and some drawn configurations. Factors of tf32 have a bound of their own.
   void check(const std::string& text, const Sizes& sizes, int configurations = 4,
              double tolerance = 2e-5) {
     const Workload w = testing::workload_of(text);

@@ -16,9 +16,9 @@
 // barriers; the lanes of a warp run each statement together, a branch that they take differently
 // one side after the other. Besides the above these fault: threads of which one writes an element
 // that the other touches with no barrier of both between them, a block that touches what another
-// writes, a copy that is read or written before its group or signal has been waited for (copies take
-// effect as late as that), a wait for a signal that nothing ends or whose phase its parity cannot
-// tell, lanes that are missing where a warp meets, several elements that the printer
+// writes, a copy that is read or written before its group or signal has been waited for (copies
+// take effect as late as that), a wait for a signal that nothing ends or whose phase its parity
+// cannot tell, lanes that are missing where a warp meets, several elements that the printer
 // accesses at once (gpu_access.h) at an address that is no multiple of them. A buffer's own
 // alignment is not asked for: views lie anywhere.
 #pragma once

@@ -323,7 +323,21 @@ enum class StmtKind {
   kGroupFence,   // stands between any other write of registers and a product into them
   kGroupCommit,  // the products since the last one are a batch
   kGroupWait,    // until all but `count` of the latest batches are done
-  kProxyFence,   // shows this thread's writes of shared memory until here to products
+  kProxyFence,   // shows this thread's writes of shared memory until here to products, to copies of
+                 // boxes and to whoever uses a signal that it made
+  // Signals (mbarriers) are words of shared memory that hold nothing else: buffer[index]. A
+  // signal's phase is over when as many arrivals as it was made for have come, and as many bytes as
+  // these said; then the next one begins. What a wait orders is what copies bring, and nothing
+  // else: what threads write for one another still takes a barrier.
+  kSignalInit,    // makes a signal for `count` arrivals a phase; shown (kProxyFence) ahead of a
+                  // block's barrier before its first use
+  kSignalArrive,  // an arrival, for which `count` bytes of copies are to come in this phase, too
+  kSignalWait,    // of a whole block: until the phase of number `phase`, counted from 0, is over:
+                  // the one that goes on or the last one before, since only its parity tells
+  kTensorCopy,    // the box of `map` that begins at `coordinates` to to_buffer[to_index] in shared
+                  // memory, a multiple of eight lines; zeros where it lies beyond the tensor, which
+                  // has elements. Takes effect at some time up to the end of the phase of the
+                  // signal buffer[index] in which it is begun, for all who wait for that
 };
 
 enum class LoopKind {
@@ -393,10 +407,10 @@ struct Stmt {
   TensorMapRef map;              // kTensorCopy
   std::vector<Dim> coordinates;  // kTensorCopy
   Dim phase;                     // kSignalWait
-  int lanes = 1;            // kAsyncCopy: elements
-  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches;
-                            // kSignalInit: arrivals; kSignalArrive: bytes
-  bool transposed = false;  // kWarpLoad
+  int lanes = 1;                 // kAsyncCopy: elements
+  int count = 0;                 // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches;
+                                 // kSignalInit: arrivals; kSignalArrive: bytes
+  bool transposed = false;       // kWarpLoad
 };
 
 // How a GPU starts a function: blocks along each axis, over the contract's symbols (none of them: a

@@ -13,7 +13,6 @@
 #include "compiler/kernels/launch_warp.h"
 
 namespace nimble::kir {
-
 namespace {
 
 std::string signal_text(const StmtCode& s, int64_t index) {
@@ -109,8 +108,8 @@ void Warp::tensor_copy(const StmtCode& s, Mask mask) {
   each(mask, [&](int t) {
     Signal& g = made_signal(s, index[t], t);
     if (g.arrived == g.arrivals && g.begun + m.box_bytes() > g.expected)
-      fault(t, fmt::format("a copy with {}, whose phase {} is over with {} bytes", signal_text(s, index[t]),
-                           g.over, g.expected));
+      fault(t, fmt::format("a copy with {}, whose phase {} is over with {} bytes",
+                           signal_text(s, index[t]), g.over, g.expected));
     if (to[t] % pattern != 0)
       fault(t, fmt::format("a copy of a box to {}[{}], which is no multiple of the {} elements of "
                            "its swizzle",

@@ -79,8 +79,9 @@ enum class ImplementationKind : uint8_t {
 };
 
 // What a GPU's copy engine is told of a tensor argument that is only read, and lies densely: the
-// driver encodes it for each address and extents (vm/runtime/tensor_maps.h). A box is what one copy takes; its innermost extent is a line of 32, 64 or 128 bytes, whose
-// pieces of 16 bytes are swizzled in shared memory. What a box has beyond the tensor is zeros.
+// driver encodes it for each address and extents (vm/runtime/tensor_maps.h). A box is what one copy
+// takes; its innermost extent is a line of 32, 64 or 128 bytes, whose pieces of 16 bytes are
+// swizzled in shared memory. What a box has beyond the tensor is zeros.
 struct TensorMap {
   static constexpr size_t kMaxRank = 5;
   static constexpr uint32_t kMaxBox = 256;  // elements along an axis

@@ -109,7 +109,8 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   for (uint32_t id = 1; id <= kSectionCount; ++id)
     if (const auto s = static_cast<Section>(id);
         !sections[id].data() && s != Section::kProvenance && s != Section::kPortable &&
-        s != Section::kOptions && s != Section::kGpu && s != Section::kDivisible)
+        s != Section::kOptions && s != Section::kGpu && s != Section::kDivisible &&
+        s != Section::kTensorMaps)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;

@@ -359,7 +359,8 @@ class Verifier {
           report<Fault::kMapBox>(where, i.symbol, a.box, TensorMap::kMaxBox);
       }
       const DType t = tensors[m.argument]->dtype;
-      const uint64_t line = uint64_t{m.axes[0].box} * (static_cast<int>(t) < kDTypeCount ? size_of(t) : 0);
+      const uint64_t size = static_cast<int>(t) < kDTypeCount ? size_of(t) : 0;
+      const uint64_t line = size * m.axes[0].box;
       if (line != 32 && line != 64 && line != 128)
         report<Fault::kMapLine>(where, i.symbol, line);
     }

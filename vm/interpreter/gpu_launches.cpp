@@ -174,16 +174,18 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
   }
   void* const status = static_cast<int32_t*>(cells_->of_device()) + index;
   const size_t parameters = launch_parameters(k);
-  words_->set(target->function, grid, launch.threads, launch.shared_bytes, parameters,
-              launch.maps.size());
+  words_->set(target->function, grid, launch.threads, launch.shared_bytes, parameters);
   uint64_t* word = words_->parameters();
   for (uint32_t i = 0; i < k.tensors; ++i) *word++ = word_of(frame->buffers[i]);
   for (const int64_t symbol : symbols) *word++ = static_cast<uint64_t>(symbol);
   *word++ = word_of(space);
-  *word++ = word_of(status);
-  for (const exec::TensorMap& map : launch.maps) {
-    const TensorMaps::Words& words = maps_->find(boxed_tensor(k, map, arguments, *frame));
-    word = std::copy(words.begin(), words.end(), word);
+  *word = word_of(status);
+  if (!launch.maps.empty()) {
+    word = words_->add_maps(launch.maps.size());
+    for (const exec::TensorMap& map : launch.maps) {
+      const TensorMaps::Words& encoded = maps_->find(boxed_tensor(k, map, arguments, *frame));
+      word = std::copy(encoded.begin(), encoded.end(), word);
+    }
   }
 
   note(index, symbols);

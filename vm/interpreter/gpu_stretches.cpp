@@ -43,20 +43,15 @@ LaunchWords::LaunchWords(size_t most_parameters, size_t most_maps)
       places_(most_parameters + most_maps) {}
 
 void LaunchWords::set(cuda::Function function, const std::array<uint32_t, 3>& grid,
-                      uint32_t threads, uint32_t shared_bytes, size_t parameters, size_t maps) {
+                      uint32_t threads, uint32_t shared_bytes, size_t parameters) {
   words_[0] = reinterpret_cast<uintptr_t>(function);
   words_[1] = pair_of(grid[0], grid[1]);
-  words_[2] = pair_of(grid[2], threads | maps << 16);  // at most 1024 threads
+  words_[2] = pair_of(grid[2], threads);
   words_[3] = pair_of(shared_bytes, parameters);
-  count_ = size_of(words_.data());
+  count_ = kHead + parameters;
 }
 
-CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
-  const size_t parameters = parameters_of(words), maps = maps_of(words);
-  uint64_t* at = const_cast<uint64_t*>(words + kHead);
-  for (size_t i = 0; i < parameters; ++i) *places++ = at++;
-  for (size_t i = 0; i < maps; ++i, at += TensorMaps::kWords) *places++ = at;
-  places -= parameters + maps;
+CudaLaunch LaunchWords::launch_of(const uint64_t* words, void** places) {
   const auto low = [&](size_t i) { return static_cast<uint32_t>(words[i]); };
   const auto high = [&](size_t i) { return static_cast<uint32_t>(words[i] >> 32); };
   return {reinterpret_cast<cuda::Function>(static_cast<uintptr_t>(words[0])),
@@ -64,6 +59,21 @@ CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
           high(2) & 0xffff,
           low(3),
           places};
+}
+
+uint64_t* LaunchWords::add_maps(size_t count) {
+  words_[2] |= uint64_t{count} << kMapsBit;
+  const size_t begin = std::exchange(count_, size_of(words_.data()));
+  return words_.data() + begin;
+}
+
+CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
+  const size_t parameters = parameters_of(words), maps = maps_of(words);
+  auto* const all = const_cast<uint64_t*>(words + kHead);
+  for (size_t i = 0; i < parameters; ++i) places[i] = all + i;
+  for (size_t i = 0; i < maps; ++i)
+    places[parameters + i] = all + parameters + TensorMaps::kWords * i;
+  return launch_of(words, places);
 }
 
 GpuStretches::GpuStretches(CudaDevice& device)

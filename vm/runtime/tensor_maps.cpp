@@ -114,7 +114,8 @@ TensorMaps::Words TensorMaps::encode(const BoxedTensor& t) {
                          INT32_MAX));
     if (axis > 0) {
       if (pitch % kPiece != 0)
-        refuse(fmt::format("rows of {} bytes; copies of boxes take multiples of {}", pitch, kPiece));
+        refuse(
+            fmt::format("rows of {} bytes; copies of boxes take multiples of {}", pitch, kPiece));
       if (pitch >= kMostPitch)
         refuse(fmt::format("rows that are {} bytes apart; copies of boxes take less than 2^40",
                            pitch));

@@ -24,10 +24,11 @@ void CudaEmitter::signal_statement(const kir::Stmt& s) {
       const std::string over = fresh();
       line(fmt::format("u32 {};", over));
       line("do {");
-      line(fmt::format("  asm volatile(\"{{ .reg .pred over; mbarrier.try_wait.parity.shared::cta.b64 "
-                       "over, [%1], %2; selp.u32 %0, 1, 0, over; }}\""));
-      line(fmt::format("               : \"=r\"({}) : \"r\"({}), \"r\"({}) : \"memory\");", over, at,
-                       parity));
+      line(
+          "  asm volatile(\"{ .reg .pred over; mbarrier.try_wait.parity.shared::cta.b64 over, "
+          "[%1], %2; selp.u32 %0, 1, 0, over; }\"");
+      line(fmt::format("               : \"=r\"({}) : \"r\"({}), \"r\"({}) : \"memory\");", over,
+                       at, parity));
       return line(fmt::format("}} while ({} == 0);", over));
     }
     default:

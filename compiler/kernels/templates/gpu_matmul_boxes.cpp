@@ -19,7 +19,7 @@ bool has_boxes(const Workload& w, DType t, const Dim& pitch) {
 
 bool comes_in_boxes(const Workload& w, const Product& p, const Schedule& s,
                     const SharedTile::Form& form, bool rhs) {
-  return s.boxes && form.span != 0 && form.outer() <= exec::TensorMap::kMaxBox &&
+  return s.boxes && form.span != 0 && form.outer() <= static_cast<int>(exec::TensorMap::kMaxBox) &&
          has_boxes(w, rhs ? p.rhs->dtype : p.lhs->dtype, rhs ? p.rhs_pitch() : p.lhs_pitch());
 }
 

@@ -314,8 +314,8 @@ TEST_F(FileFormatTest, LaunchesAndDevicesAreOfWhatIsThere) {
   EXPECT_THAT(error_with(size - kModules - 1, 2, 9), HasSubstr("number of modules is 9"));
 }
 
-// Its bytes: one launch, the indices of its kernel and implementation, one map: of the first tensor,
-// of two axes.
+// Its bytes: one launch, the indices of its kernel and implementation, one map, of the first tensor
+// and of two axes.
 TEST_F(FileFormatTest, TensorMapsComeBackWithTheirLaunches) {
   Executable e = sample();
   ASSERT_EQ(e.kernels[4].implementations[0].launch->maps.size(), 1u);

@@ -1,7 +1,6 @@
 // Modules, functions and launches of the stand-in for NVIDIA's driver.
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "vm/runtime/test/standin/assembly.h"
 #include "vm/runtime/test/standin/cuda_state.h"

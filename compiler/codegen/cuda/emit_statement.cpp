@@ -81,6 +81,8 @@ void CudaEmitter::signature() {
   }
   add("u8* __restrict__ scratch");
   add("int* status");
+  if (kir::steps_of(f_))
+    for (const char* p : {"i64 first_step", "i64 end_step", "u32* arrived"}) add(p);
   braces(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) ",
                      f_.launch->threads, f_.name, parameters),
          [&] {
@@ -199,7 +201,8 @@ void CudaEmitter::statement(const kir::Stmt& s) {
 void CudaEmitter::loop(const kir::Stmt& s) {
   if (s.loop == kir::LoopKind::kUnroll)
     NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_.name);
-  if (s.loop != kir::LoopKind::kSerial)
+  const bool steps = s.loop == kir::LoopKind::kSteps;
+  if (s.loop != kir::LoopKind::kSerial && !steps)
     refuse(fmt::format("loop {}, which is bound to {}", s.var, kir::name_of(s.loop)));
   const auto from = facts_.range(s.begin), to = facts_.range(s.begin + s.extent);
   const ir::SymbolFacts facts{from.low, to.high == INT64_MAX ? INT64_MAX : to.high - 1,
@@ -207,15 +210,17 @@ void CudaEmitter::loop(const kir::Stmt& s) {
   const bool narrow = from.low >= INT32_MIN && from.high <= INT32_MAX && to.low >= INT32_MIN &&
                       to.high <= INT32_MAX - s.step;
   const char* type = narrow ? "i32" : "i64";
-  const std::string end = bind(type, dim(s.begin + s.extent).text);
+  const std::string begin = steps ? fmt::format("({})first_step", type) : dim(s.begin).text;
+  const std::string end =
+      bind(type, steps ? fmt::format("({})end_step", type) : dim(s.begin + s.extent).text);
   const std::string var = identifier(s.var);
   line("#pragma unroll 1");
-  braces(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) ", type, var, dim(s.begin).text,
-                     end, s.step),
+  braces(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) ", type, var, begin, end, s.step),
          [&] {
            bind_symbol(s.var, var, facts);
            symbols_.at(s.var).narrow = narrow;
            statement(*s.body[0]);
+           if (steps) line(fmt::format("if ({} + 1 < {}) meet_grid(arrived);", var, end));
          });
   symbols_.erase(s.var);
 }

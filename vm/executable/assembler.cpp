@@ -361,6 +361,7 @@ class Assembler {
     in_.expect("shared");
     l.shared_bytes = in_.index();
     if (in_.accept("aligned")) l.alignment = in_.index();
+    if (in_.accept("steps")) l.steps = parse_program(&in_);
     return l;
   }
 

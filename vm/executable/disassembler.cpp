@@ -173,6 +173,7 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
                          i.launch->threads, i.launch->shared_bytes);
       if (i.launch->alignment != Launch::kMaxAlignment)
         out += fmt::format(" aligned {}", i.launch->alignment);
+      if (i.launch->steps) out += " steps " + postfix(*i.launch->steps);
     }
     out += "\n";
   }

@@ -94,6 +94,10 @@ struct Launch {
   // Bytes, a power of two, of which the addresses of its arguments have to be multiples: those of
   // the widest access to one. Of whom nothing is known, the most.
   uint32_t alignment = kMaxAlignment;
+  // How many steps of the whole grid it does, over the contract's symbols; nothing: it has none.
+  // Its blocks meet between two steps, so they are started for all steps only where all of them are
+  // on the GPU at once, and else for each step anew.
+  std::optional<DimProgram> steps;
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -21,9 +21,9 @@
 // accesses at once (gpu_access.h) at an address that is no multiple of them. A buffer's own
 // alignment is not asked for: views lie anywhere.
 //
-// Of a launch with steps all blocks are there at once, each with its registers and shared memory, and
-// do a step one after the other. What a step leaves there is undefined in the next one, but for what
-// was made ready ahead of all.
+// Of a launch with steps all blocks are there at once, each with its registers and shared memory,
+// and do a step one after the other. What a step leaves there is undefined in the next one, but for
+// what was made ready ahead of all.
 #pragma once
 
 #include <cstddef>

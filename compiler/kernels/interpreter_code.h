@@ -84,7 +84,7 @@ struct InterpreterCode {
   int launch_threads = 0;  // 0: a CPU's function
   std::vector<DimCode> grid;
   std::vector<bool> ready;  // buffers that a launch's steps find as they were made ahead of them
-  StmtRef root;  // keeps the statements and values alive
+  StmtRef root;             // keeps the statements and values alive
   StmtCode body;
 
   size_t memories() const { return arguments + scratch + shared; }

@@ -240,9 +240,8 @@ int32_t run_launch(const InterpreterCode& code, const Interpreter::Options& opti
   for (size_t i = run.memory.size(); i < code.memories(); ++i)
     run.memory.push_back({nullptr, 0, true, {}});
   const auto number = [&](const DimCode& d) {
-    return evaluate<1>(d, run.symbols.data(), [&](const char* problem) {
-      throw Error(Status::kFatal, place, problem);
-    });
+    return evaluate<1>(d, run.symbols.data(),
+                       [&](const char* problem) { throw Error(Status::kFatal, place, problem); });
   };
   std::array<int64_t, 3> grid{};
   int64_t blocks = 1;

@@ -38,9 +38,9 @@
 // A launch's function may end in a loop of steps (LoopKind::kSteps): no block begins one before all
 // blocks have ended the one before, and then each sees what the others have written. What stands
 // ahead of it makes a block ready: it writes registers and shared memory alone, which the steps
-// leave as they are; whatever else these hold is gone with the step. So steps may run in one launch,
-// whose blocks are all on the GPU at once and wait for each other (a cooperative launch), or in a
-// launch for each step: what is computed is the same to the bit.
+// leave as they are; whatever else these hold is gone with the step. So steps may run in one
+// launch, whose blocks are all on the GPU at once and wait for each other (a cooperative launch),
+// or in a launch for each step: what is computed is the same to the bit.
 //
 // Besides the contract's symbols, a body may use `thread` (0 ≤ thread < threads) and `threads`.
 // Barriers must be met by all threads alike: only where no kThread loop and no bound or

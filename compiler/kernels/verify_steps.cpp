@@ -1,7 +1,7 @@
-// Method: two walks. One over the statements ahead of the loop, which lists what they write and finds
-// what they may not touch: with a launch for each step they run again ahead of each. One over the
-// loop, which may not write what those made ready. That a step carries nothing to the next one but
-// through global memory needs numbers (which element) and is the interpreter's rule.
+// Method: two walks. One over the statements ahead of the loop, which lists what they write and
+// finds what they may not touch: with a launch for each step they run again ahead of each. One over
+// the loop, which may not write what those made ready. That a step carries nothing to the next one
+// but through global memory needs numbers (which element) and is the interpreter's rule.
 #include "compiler/kernels/verify_steps.h"
 
 #include <fmt/format.h>
@@ -81,8 +81,8 @@ std::string steps_fault(const Function& f) {
   };
   each_statement(*f.body, nullptr, [&](const Stmt& s) {
     if (s.kind == StmtKind::kFor && s.loop == LoopKind::kSteps && &s != steps)
-      note(fmt::format("loop of steps {}, which is not the last statement of a function with a launch",
-                       s.var));
+      note(fmt::format(
+          "loop of steps {}, which is not the last statement of a function with a launch", s.var));
   });
   if (!steps || !fault.empty()) return fault;
 
@@ -98,9 +98,10 @@ std::string steps_fault(const Function& f) {
   const std::set<const Buffer*> ready = written_ahead(f, steps);
   for (const Buffer* b : ready)
     if (!is_own(*b))
-      note(fmt::format("{} is written ahead of the steps, where only registers and shared memory may "
-                       "be",
-                       b->name));
+      note(fmt::format(
+          "{} is written ahead of the steps, where only registers and shared memory may "
+          "be",
+          b->name));
   each_statement(*f.body, steps, [&](const Stmt& s) {
     if (const Buffer* b = read_of_changing(s))
       note(fmt::format("{} is read ahead of the steps, which may write it", b->name));

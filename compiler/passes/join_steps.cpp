@@ -1,4 +1,5 @@
-// Runs all steps of a loop over a recurrent cell as one operator, where the GPU has a kernel for it.
+// Runs all steps of a loop over a recurrent cell as one operator, where the GPU has a kernel for
+// it.
 //
 //   fn @lstm(%step, %x: (n, b, 4h), %y: (n, b, h), %h, %c) -> (y, h, c) {
 //     if (step < n) { h', c' = lstm_cell(take_row(x, step), h, c, R);
@@ -8,11 +9,11 @@
 //
 // and the same backwards, from n - 1 down while 0 <= step. Nothing else may be in the loop: what
 // importers write, and what hoist-projections leaves of a loop that a user wrote. All rows of y are
-// written, so what it was does not matter; a loop may do without it. A kernel of all steps keeps the
-// weights on chip (templates/gpu_recurrent_steps.cpp), which a launch for each step cannot.
+// written, so what it was does not matter; a loop may do without it. A kernel of all steps keeps
+// the weights on chip (templates/gpu_recurrent_steps.cpp), which a launch for each step cannot.
 //
-// It stands behind what narrows weights: they are as the cell reads them. A CPU does better with the
-// loop (templates/recurrent_steps.cpp).
+// It stands behind what narrows weights: they are as the cell reads them. A CPU does better with
+// the loop (templates/recurrent_steps.cpp).
 #include <map>
 
 #include "compiler/ir/op.h"
@@ -160,8 +161,7 @@ class LoopMatcher {
     if (!state(loop_.h, 0) || (loop_.c && !state(*loop_.c, 1)) || !stays(*rest, loop_.x))
       return false;
     if (operands.c)
-      for (const Binding& binding : b.bindings)
-        used_ += binding.value->kind == ExprKind::kGetField;
+      for (const Binding& binding : b.bindings) used_ += binding.value->kind == ExprKind::kGetField;
 
     const Expr* next = find(b, rest->args[loop_.step]);
     if (!is_call(next, "add") && !is_call(next, "sub")) return false;
@@ -169,7 +169,8 @@ class LoopMatcher {
     if (parameter(next->args[0]) != loop_.step || !is_integer(next->args[1], 1)) return false;
 
     for (size_t i = 0; i < f_.parameters.size(); ++i) {
-      if (i == loop_.x || i == loop_.step || i == loop_.h || loop_.c == i || stays(*rest, i)) continue;
+      if (i == loop_.x || i == loop_.step || i == loop_.h || loop_.c == i || stays(*rest, i))
+        continue;
       const Expr* written = find(b, rest->args[i]);
       if (loop_.y || !is_call(written, "write_row")) return false;
       const Atom& value = written->args[2];
@@ -271,9 +272,9 @@ std::optional<Joined> joined(const Loop& loop, const Expr& e) {
   args.insert(args.end(), loop.others.begin(), loop.others.end());
   ir::Attrs attrs = loop.attrs;
   attrs["reverse"] = loop.reverse;
-  return Joined{ir::make_call(std::string(loop.steps->name), std::move(args), std::move(attrs),
-                              e.location),
-                ir::tuple_type(std::move(results))};
+  return Joined{
+      ir::make_call(std::string(loop.steps->name), std::move(args), std::move(attrs), e.location),
+      ir::tuple_type(std::move(results))};
 }
 
 }  // namespace
@@ -309,7 +310,8 @@ ir::Module join_steps(const ir::Module& m, PassContext& context) {
     std::vector<Type> operands;
     for (const Atom& a : all->call->args) operands.push_back(ir::type_of(a));
     const kernels::TargetInfo& target = context.target_in(f);
-    if (!target.is_gpu() || !has_kernel(*all->call, operands, all->type, target, context)) return {};
+    if (!target.is_gpu() || !has_kernel(*all->call, operands, all->type, target, context))
+      return {};
 
     context.count("join-steps.loops");
     const VarRef whole = out.bind(all->call, "steps");

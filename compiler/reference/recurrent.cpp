@@ -125,8 +125,8 @@ std::vector<Array> steps(const OpCall& c) {
 
 ReferenceFunction find_network(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {
-      {"lstm_cell", lstm}, {"packed_lstm_cell", lstm}, {"gru_cell", gru}, {"packed_gru_cell", gru},
-      {"lstm_steps", steps}, {"gru_steps", steps}};
+      {"lstm_cell", lstm},      {"packed_lstm_cell", lstm}, {"gru_cell", gru},
+      {"packed_gru_cell", gru}, {"lstm_steps", steps},      {"gru_steps", steps}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

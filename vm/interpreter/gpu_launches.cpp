@@ -198,8 +198,7 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
   uint64_t* const step = word;  // the first one, and the one to end ahead of
   if (launch.steps) step[2] = word_of(meeting_);
 
-  const bool together =
-      extent.steps > 1 && meeting_ && extent.blocks() <= target->blocks_at_once;
+  const bool together = extent.steps > 1 && meeting_ && extent.blocks() <= target->blocks_at_once;
   const auto each_step = [&](const auto& start) {
     if (!launch.steps) return start();
     for (int64_t i = 0; i < extent.steps; ++i) {

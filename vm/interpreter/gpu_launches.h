@@ -107,8 +107,8 @@ class GpuLaunches {
   // Where the blocks of a grid meet between its steps, on the device; nullptr if no kernel has any,
   // or there is no memory: then each step is a launch.
   void* meeting_ = nullptr;
-  std::vector<Since> since_;             // by kernel
-  std::vector<uint32_t> launched_;       // kernels, in the order of their first launches
+  std::vector<Since> since_;        // by kernel
+  std::vector<uint32_t> launched_;  // kernels, in the order of their first launches
   std::vector<Timed> timed_;
   std::vector<std::unique_ptr<CudaEvent>> events_;
   size_t events_used_ = 0;

@@ -105,8 +105,8 @@ struct PreparedKernel {
   Device* device = nullptr;  // where it runs
   uint64_t memory() const;   // bytes that it takes
 };
-// Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status; of
-// a launch with steps also for the first one, the one to end ahead of, and where blocks meet.
+// Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status;
+// of a launch with steps also for the first one, the one to end ahead of, and where blocks meet.
 inline constexpr size_t kStepParameters = 3;
 inline size_t launch_parameters(const PreparedKernel& k, const exec::Launch& launch) {
   return size_t{k.tensors} + k.symbols + 2 + (launch.steps ? kStepParameters : 0);

@@ -57,9 +57,9 @@ void use_launch(const exec::Kernel& kernel, const exec::Implementation& impl,
                 fmt::format("kernel {}: the GPU's code has no {}", kernel.name, impl.symbol),
                 "compile the model again");
   if (impl.launch->steps)
-    target->blocks_at_once = static_cast<CudaDevice&>(*prepared.device)
-                                 .blocks_at_once(target->function, impl.launch->threads,
-                                                 impl.launch->shared_bytes);
+    target->blocks_at_once =
+        static_cast<CudaDevice&>(*prepared.device)
+            .blocks_at_once(target->function, impl.launch->threads, impl.launch->shared_bytes);
 }
 
 // Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.

@@ -313,9 +313,8 @@ bool CudaDevice::launch_together(cuda::Function function, const std::array<uint3
                                  uint32_t threads, uint32_t shared_bytes, void** parameters) {
   if (!usable()) [[unlikely]]
     fail_unusable();
-  const int result =
-      driver_.cuLaunchCooperativeKernel(function, grid[0], grid[1], grid[2], threads, 1, 1,
-                                        shared_bytes, stream_, parameters);
+  const int result = driver_.cuLaunchCooperativeKernel(function, grid[0], grid[1], grid[2], threads,
+                                                       1, 1, shared_bytes, stream_, parameters);
   if (result == cuda::kTooManyBlocks) return false;
   check(result, "cuLaunchCooperativeKernel");
   return true;

@@ -172,7 +172,8 @@ Json launch_json(const exec::Implementation& i) {
   return {{"grid", grid},
           {"threads", i.launch->threads},
           {"shared_bytes", i.launch->shared_bytes},
-          {"alignment", i.launch->alignment}};
+          {"alignment", i.launch->alignment},
+          {"steps", i.launch->steps ? Json(i.launch->steps->str()) : Json()}};
 }
 
 Json portable_json(const exec::Kernel& k) {

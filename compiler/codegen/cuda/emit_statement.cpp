@@ -6,7 +6,8 @@
 // subexpressions, moving invariants out of loops, scheduling and registers.
 //
 // Buffers never overlap, which arguments say (__restrict__), so that those that are only read come
-// through the read-only cache.
+// through the read-only cache. Those that blocks write for each other between steps of the grid do
+// not say it: a compiler takes it that a barrier leaves such memory as it was.
 #include <numeric>
 
 #include "compiler/codegen/cuda/emitter.h"
@@ -69,19 +70,22 @@ void CudaEmitter::signature() {
   const auto add = [&](const std::string& p) {
     parameters += (parameters.empty() ? "" : ", ") + p;
   };
+  // What blocks hand each other between steps changes behind a pointer that nobody else has.
+  const bool steps = kir::steps_of(f_) != nullptr;
+  const char* own = steps ? "" : "__restrict__ ";
   for (const kir::BufferRef& b : f_.arguments) {
     places_[b.get()] = identifier(b->name);
-    add(fmt::format("{}{}* __restrict__ {}", b->writable ? "" : "const ",
-                    cuda_memory_type(b->dtype), places_[b.get()]));
+    add(fmt::format("{}{}* {}{}", b->writable ? "" : "const ", cuda_memory_type(b->dtype),
+                    b->writable ? own : "__restrict__ ", places_[b.get()]));
   }
   std::vector<std::string> symbols;
   for (const std::string& s : f_.contract.symbols) {
     symbols.push_back(identifier(s));
     add("i64 " + symbols.back());
   }
-  add("u8* __restrict__ scratch");
+  add(fmt::format("u8* {}scratch", own));
   add("int* status");
-  if (kir::steps_of(f_))
+  if (steps)
     for (const char* p : {"i64 first_step", "i64 end_step", "u32* arrived"}) add(p);
   braces(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) ",
                      f_.launch->threads, f_.name, parameters),

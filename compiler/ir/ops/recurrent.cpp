@@ -73,8 +73,7 @@ RelationResult relate_cell_steps(RelationContext& c) {
   if (cell.c) relate_cell_state(c, *cell.c);
   relate_weights(c, cell.weights, cell.gates);
   if (cell.bias) relate_bias(c, cell);
-  const Type all =
-      tensor_type({dims(c, 0)[0], dims(c, 0)[1], dims(c, 1)[1]}, dtype(c, 1));
+  const Type all = tensor_type({dims(c, 0)[0], dims(c, 0)[1], dims(c, 1)[1]}, dtype(c, 1));
   std::vector<Type> results = {all, c.inputs[1]};
   if (cell.c) results.push_back(c.inputs[*cell.c]);
   return {tuple_type(std::move(results)), std::nullopt};

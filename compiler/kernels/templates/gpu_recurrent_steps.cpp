@@ -4,15 +4,15 @@
 // A block has some hidden units, with all of their gates, and keeps the columns of the weights that
 // make these in shared memory, in the type that they are stored in. Each step takes h of all units,
 // which the blocks hand each other by way of y in global memory: the grid does its work in steps
-// (LoopKind::kSteps). Where all blocks are on the GPU at once that is one launch, whose steps read a
-// few rows of h from the second-level cache and nothing else of size; else it is a launch for each
-// step, which reads the weights as a single cell's does (gpu_recurrent.cpp).
+// (LoopKind::kSteps). Where all blocks are on the GPU at once that is one launch, whose steps read
+// a few rows of h from the second-level cache and nothing else of size; else it is a launch for
+// each step, which reads the weights as a single cell's does (gpu_recurrent.cpp).
 //
 // In a step a block takes a few rows of the batch at a time: their h into shared memory, then the
-// products, then the gates. Lanes of the product stand over (part of k, gate, units): those of a warp
-// read neighbouring bytes of the weights, 16 each if the units allow it, and the sums of a column are
-// added by shuffles within a warp and through shared memory between warps. There are four places for
-// gates, as many as an LSTM has; a GRU's lanes at the fourth wait.
+// products, then the gates. Lanes of the product stand over (part of k, gate, units): those of a
+// warp read neighbouring bytes of the weights, 16 each if the units allow it, and the sums of a
+// column are added by shuffles within a warp and through shared memory between warps. There are
+// four places for gates, as many as an LSTM has; a GRU's lanes at the fourth wait.
 //
 // A GRU whose reset gate applies before the product would meet twice a step, and stays a loop of
 // cells.
@@ -85,8 +85,8 @@ bool fits(const RecurrentSteps& all, const Shape& s, const TargetInfo& t) {
 }
 
 // As many blocks as are sure to be on the target at once, but no more than one to a multiprocessor:
-// all of them share out the weights, and few meet sooner than many. Nothing if there are too many of
-// the smallest, or too few hold the weights: then a loop of cells reads them from the cache.
+// all of them share out the weights, and few meet sooner than many. Nothing if there are too many
+// of the smallest, or too few hold the weights: then a loop of cells reads them from the cache.
 std::optional<Shape> default_shape(const RecurrentSteps& all, const TargetInfo& t) {
   const auto batch = all.batch.as_constant();
   for (int64_t rows = batch && *batch <= 1 ? 1 : batch && *batch <= 2 ? 2 : 4; rows >= 1; rows /= 2)
@@ -106,8 +106,8 @@ class StepsLowering {
     warps_ = s.threads / kir::kWarpLanes;
     sums_ = kb::buffer("sums", Scope::kRegister, all.dtype, s.rows, static_cast<int>(columns_));
     cell_ = kb::buffer("cell", Scope::kRegister, all.dtype, 1);
-    weights_ = gpu::shared_buffer("weights", all.weights->dtype,
-                                  all.hidden * all.gate_count * s.units);
+    weights_ =
+        gpu::shared_buffer("weights", all.weights->dtype, all.hidden * all.gate_count * s.units);
     state_ = gpu::shared_buffer("state", all.dtype, s.rows * all.hidden);
     partial_ = gpu::shared_buffer("partial", all.dtype, warps_ * s.rows * kPlaces * s.units);
   }
@@ -139,8 +139,7 @@ class StepsLowering {
   Dim before(const Dim& row) const { return all_.row_of(step() - 1) * all_.batch + row; }
 
   // `body` of `count` items, shared out among the threads.
-  StmtRef each_item(const std::string& var, const Dim& count, const Dim& item,
-                    StmtRef body) const {
+  StmtRef each_item(const std::string& var, const Dim& count, const Dim& item, StmtRef body) const {
     const auto known = count.as_constant();
     if (!known || *known % s_.threads != 0)
       body = kb::if_then(kb::lt(item, count), std::move(body));
@@ -179,22 +178,21 @@ class StepsLowering {
     std::vector<StmtRef> stores;
     store_all(stores, all_.h_out, at, kb::load(all_.h, at));
     if (all_.lstm) store_all(stores, all_.c_out, at, kb::load(all_.c, at));
-    StmtRef one =
-        kb::seq({kb::let_index("z_unit", kb::index(ir::mod(item, s_.units)),
-                               ir::SymbolFacts{0, s_.units - 1, 1}),
-                 kb::let_index("z_row", kb::index(ir::floordiv(item, s_.units))),
-                 kb::if_then(kb::lt(unit, hidden()), kb::seq(std::move(stores)))});
+    StmtRef one = kb::seq({kb::let_index("z_unit", kb::index(ir::mod(item, s_.units)),
+                                         ir::SymbolFacts{0, s_.units - 1, 1}),
+                           kb::let_index("z_row", kb::index(ir::floordiv(item, s_.units))),
+                           kb::if_then(kb::lt(unit, hidden()), kb::seq(std::move(stores)))});
     return each_item("z", all_.batch * s_.units, item, std::move(one));
   }
 
   // A few rows of the batch. Those beyond the last one are the last one again.
   StmtRef rows_of_batch() const {
-    return kb::seq({kb::if_then(kb::eq(step(), 0),
-                                stage(all_.h, [](const Dim& row) { return row; }),
-                                stage(all_.y_out[0], [&](const Dim& row) { return before(row); })),
-                    kb::barrier(kir::Together::kBlock), products(), update(),
-                    // What this group read makes room for the next one's.
-                    kb::barrier(kir::Together::kBlock)});
+    return kb::seq(
+        {kb::if_then(kb::eq(step(), 0), stage(all_.h, [](const Dim& row) { return row; }),
+                     stage(all_.y_out[0], [&](const Dim& row) { return before(row); })),
+         kb::barrier(kir::Together::kBlock), products(), update(),
+         // What this group read makes room for the next one's.
+         kb::barrier(kir::Together::kBlock)});
   }
 
   // The rows' h, all units of it.
@@ -214,8 +212,8 @@ class StepsLowering {
     return each_item("s", s_.rows * vectors, item, std::move(one));
   }
 
-  // Of the rows with the block's columns, into partial_[warp][row][place][unit]; all threads have it
-  // behind.
+  // Of the rows with the block's columns, into partial_[warp][row][place][unit]; all threads have
+  // it behind.
   StmtRef products() const {
     std::vector<StmtRef> all;
     const int lanes = static_cast<int>(columns_);
@@ -226,19 +224,19 @@ class StepsLowering {
     std::vector<StmtRef> body;
     const ValueRef weight = gpu::named(
         body, "kw",
-        kb::cast(all_.dtype, kb::load(weights_, (k * all_.gate_count + place()) * s_.units + own(),
-                                      lanes)));
+        kb::cast(all_.dtype,
+                 kb::load(weights_, (k * all_.gate_count + place()) * s_.units + own(), lanes)));
     for (int r = 0; r < s_.rows; ++r)
-      body.push_back(kb::set_reg(
-          sums_, r,
-          kb::fma(kb::broadcast(kb::load(state_, r * hidden() + k), lanes), weight,
-                  kb::reg(sums_, r))));
+      body.push_back(kb::set_reg(sums_, r,
+                                 kb::fma(kb::broadcast(kb::load(state_, r * hidden() + k), lanes),
+                                         weight, kb::reg(sums_, r))));
     // All parts have something in the whole steps, and then some of them once more.
     const StmtRef one = kb::seq(std::move(body));
     StmtRef loop = gpu::stretched_loop("k", whole, 4, one);
     if (all_.hidden % parts != 0)
-      loop = kb::seq({std::move(loop), kb::if_then(kb::lt(whole * parts + part(), hidden()),
-                                                   kb::loop(LoopKind::kUnroll, "k", whole, 1, one))});
+      loop =
+          kb::seq({std::move(loop), kb::if_then(kb::lt(whole * parts + part(), hidden()),
+                                                kb::loop(LoopKind::kUnroll, "k", whole, 1, one))});
     if (all_.gate_count < kPlaces)
       loop = kb::if_then(kb::lt(place(), all_.gate_count), std::move(loop));
     all.push_back(std::move(loop));
@@ -265,7 +263,7 @@ class StepsLowering {
 
   // ---- one unit of one row
 
-  static Dim row() { return Dim::symbol("u_row"); }  // of the group's
+  static Dim row() { return Dim::symbol("u_row"); }    // of the group's
   static Dim unit() { return Dim::symbol("u_unit"); }  // of the block's
   Dim batch_row() const { return first_row() + row(); }
   Dim hidden_unit() const { return first_unit() + unit(); }
@@ -325,8 +323,8 @@ class StepsLowering {
         kb::let("g_f", sigmoid(gate(1))),
         kb::let("g_g", tanh_of(gate(2))),
         kb::let("g_o", sigmoid(gate(3))),
-        kb::let("g_c", kb::fma(local("g_f"), kb::reg(cell_, 0),
-                               kb::mul(local("g_i"), local("g_g"))))};
+        kb::let("g_c",
+                kb::fma(local("g_f"), kb::reg(cell_, 0), kb::mul(local("g_i"), local("g_g"))))};
     store_all(all, all_.c_out, at(), local("g_c"));
     store_h(all, kb::mul(local("g_o"), tanh_of(local("g_c"))));
     return kb::seq(std::move(all));

@@ -1,9 +1,9 @@
 // The template "recurrent_steps": all steps of an LSTM or GRU cell on a CPU.
 //
-// A CPU does better with the steps one by one ("recurrent"): weights packed, the walk over them turned
-// round, a step's units shared out among threads. This is the portable form of what a GPU does in one
-// kernel ("gpu_recurrent_steps"), and serves who writes the operator. Rows of the batch know nothing
-// of each other, so threads share them out and never meet.
+// A CPU does better with the steps one by one ("recurrent"): weights packed, the walk over them
+// turned round, a step's units shared out among threads. This is the portable form of what a GPU
+// does in one kernel ("gpu_recurrent_steps"), and serves who writes the operator. Rows of the batch
+// know nothing of each other, so threads share them out and never meet.
 #include <algorithm>
 
 #include "compiler/kernels/templates/knobs.h"
@@ -33,7 +33,8 @@ class RowLowering {
 
   kir::Function run(const std::string& name) const {
     std::vector<StmtRef> body = {copy("h0", state_, 0, all_.h, row() * hidden())};
-    if (all_.lstm) body.push_back(copy("c0", all_.c_out[0], row() * hidden(), all_.c, row() * hidden()));
+    if (all_.lstm)
+      body.push_back(copy("c0", all_.c_out[0], row() * hidden(), all_.c, row() * hidden()));
     body.push_back(kb::loop(LoopKind::kSerial, "step", 0, all_.count, step()));
     for (const BufferRef& b : all_.h_out)
       body.push_back(copy("h" + b->name, b, row() * hidden(), state_, 0));
@@ -42,8 +43,9 @@ class RowLowering {
                           row() * hidden()));
     std::vector<BufferRef> scratch = {state_};
     if (resets_first()) scratch.insert(scratch.end(), {reset_, update_});
-    return make_function(w_, all_.frame, name, std::move(scratch), {sums_},
-                         kb::loop(LoopKind::kThread, "row", 0, all_.batch, kb::seq(std::move(body))));
+    return make_function(
+        w_, all_.frame, name, std::move(scratch), {sums_},
+        kb::loop(LoopKind::kThread, "row", 0, all_.batch, kb::seq(std::move(body))));
   }
 
  private:
@@ -82,8 +84,9 @@ class RowLowering {
       all.push_back(kb::set_reg(sums_, g, kb::number(all_.dtype, 0, lanes_)));
       const ValueRef w =
           kb::load(all_.weights, (k * all_.gate_count + g) * hidden() + unit(), lanes_);
-      terms.push_back(kb::set_reg(sums_, g, kb::fma(kb::broadcast(kb::load(lhs, k), lanes_),
-                                                    kb::cast(all_.dtype, w), sum(g))));
+      terms.push_back(kb::set_reg(
+          sums_, g,
+          kb::fma(kb::broadcast(kb::load(lhs, k), lanes_), kb::cast(all_.dtype, w), sum(g))));
     }
     all.push_back(kb::loop(LoopKind::kSerial, var, 0, hidden(), kb::seq(std::move(terms))));
     return kb::seq(std::move(all));
@@ -102,10 +105,10 @@ class RowLowering {
                    kb::store(reset_, unit(), kb::mul(sigmoid_of(0, recurrent(0)), old_state())),
                    kb::store(update_, unit(), sigmoid_of(1, recurrent(1)))})));
       all.push_back(each_unit(
-          "unit", kb::seq({products("k", 2, 1, reset_),
-                           kb::let("g_z", kb::load(update_, unit(), lanes_)),
-                           kb::let("g_n", function_of("tanh", kb::add(input(2), recurrent(2)))),
-                           blend()})));
+          "unit",
+          kb::seq({products("k", 2, 1, reset_), kb::let("g_z", kb::load(update_, unit(), lanes_)),
+                   kb::let("g_n", function_of("tanh", kb::add(input(2), recurrent(2)))),
+                   blend()})));
     }
     all.push_back(copy("n", state_, 0, all_.y_out[0], place() * hidden()));
     return kb::seq(std::move(all));
@@ -121,8 +124,8 @@ class RowLowering {
   StmtRef lstm() const {
     const BufferRef& c = all_.c_out[0];
     const Dim at = row() * hidden() + unit();
-    const ValueRef entered = kb::mul(sigmoid_of(0, sum(0)),
-                                     function_of("tanh", kb::add(input(2), sum(2))));
+    const ValueRef entered =
+        kb::mul(sigmoid_of(0, sum(0)), function_of("tanh", kb::add(input(2), sum(2))));
     return kb::seq(
         {kb::let("g_c", kb::fma(sigmoid_of(1, sum(1)), kb::load(c, at, lanes_), entered)),
          kb::store(c, at, local("g_c")),
@@ -130,8 +133,7 @@ class RowLowering {
   }
   // h' = (1 - z) * n + z * h = n + z * (h - n)
   StmtRef blend() const {
-    return store_h(
-        kb::fma(local("g_z"), kb::sub(old_state(), local("g_n")), local("g_n")));
+    return store_h(kb::fma(local("g_z"), kb::sub(old_state(), local("g_n")), local("g_n")));
   }
   StmtRef gru() const {
     return kb::seq({kb::let("g_z", sigmoid_of(1, recurrent(1))),

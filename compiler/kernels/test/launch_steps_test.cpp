@@ -12,8 +12,8 @@ namespace nimble::kir {
 namespace {
 
 using namespace build;  // NOLINT
-using testing::bytes_of;
 using ::testing::AnyOf;
+using testing::bytes_of;
 using ::testing::HasSubstr;
 using testing::KernelBuilder;
 
@@ -42,8 +42,7 @@ std::string outcome(const Function& f, const std::vector<std::span<std::byte>>& 
       } catch (const Error& e) {
         all.push_back(e.what());
       }
-      EXPECT_EQ(all.back().substr(0, 6) == "status", all[0].substr(0, 6) == "status")
-          << all.back();
+      EXPECT_EQ(all.back().substr(0, 6) == "status", all[0].substr(0, 6) == "status") << all.back();
     }
   return all[0];
 }
@@ -102,8 +101,7 @@ TEST(LaunchSteps, BlocksOfOneStepHaveNoOrder) {
   k.launch(32, 2);
   const Dim at = block_x * 32 + thread;
   // Written and read in one step.
-  const Function f =
-      k.body({steps(n, {store(y, at, load(y, ir::mod(at + 32, 64)))})});
+  const Function f = k.body({steps(n, {store(y, at, load(y, ir::mod(at + 32, 64)))})});
   std::vector<float> data(64);
   EXPECT_THAT(outcome(f, {bytes_of(data)}, {1}), HasSubstr("another block"));
 }
@@ -116,8 +114,8 @@ TEST(LaunchSteps, ElementsChangeHandsBetweenSteps) {
   k.launch(32, 3);
   const Function f = k.body({steps(
       n, {if_then(eq(ir::mod(t, 3), block_x),
-                  store(y, thread, add(mul(load(y, thread), integer(DType::kI64, 3)),
-                                       index(block_x))))})});
+                  store(y, thread,
+                        add(mul(load(y, thread), integer(DType::kI64, 3)), index(block_x))))})});
   std::vector<int64_t> data(32, 1);
   // The data goes through all six runs.
   ASSERT_EQ(outcome(f, {bytes_of(data)}, {2}), "status 0");
@@ -135,10 +133,9 @@ TEST(LaunchSteps, WhatIsReadyStays) {
   auto r = k.registers("r", DType::kF32, 1);
   k.launch(32, 2);
   const Dim at = block_x * 32 + thread;
-  const Function f = k.body({store(s, thread, load(x, at)), set_reg(r, 0, load(x, at)),
-                             barrier(Together::kBlock),
-                             steps(n, {store(y, t * 64 + at,
-                                             add(load(s, 31 - thread), reg(r, 0)))})});
+  const Function f =
+      k.body({store(s, thread, load(x, at)), set_reg(r, 0, load(x, at)), barrier(Together::kBlock),
+              steps(n, {store(y, t * 64 + at, add(load(s, 31 - thread), reg(r, 0)))})});
   std::vector<float> in(64), out(64 * 3);
   std::iota(in.begin(), in.end(), 0.0F);
   ASSERT_EQ(outcome(f, {bytes_of(in), bytes_of(out)}, {3}), "status 0");
@@ -177,8 +174,8 @@ TEST(LaunchSteps, NoCopyOutlivesItsStep) {
   auto y = k.out("y", DType::kF32, 32);
   auto s = k.shared("s", DType::kF32, 32);
   k.launch(32);
-  const Function f = k.body({steps(n, {async_copy(s, thread, x, thread, 1), async_commit(),
-                                       store(y, thread, f32(1))})});
+  const Function f = k.body(
+      {steps(n, {async_copy(s, thread, x, thread, 1), async_commit(), store(y, thread, f32(1))})});
   std::vector<float> in(32), out(32);
   EXPECT_THAT(outcome(f, {bytes_of(in), bytes_of(out)}, {1}), HasSubstr("a copy is on its way"));
 }
@@ -204,7 +201,8 @@ class VerifySteps : public ::testing::Test {
 TEST_F(VerifySteps, TheyEndTheFunction) {
   EXPECT_EQ(fault({store(s, thread, f32(0)), steps(n, {store(y, t, f32(0))})}), "");
   EXPECT_EQ(fault({seq({store(s, thread, f32(0)), seq({steps(n, {})})})}), "");
-  EXPECT_THAT(fault({steps(n, {}), barrier(Together::kBlock)}), HasSubstr("not the last statement"));
+  EXPECT_THAT(fault({steps(n, {}), barrier(Together::kBlock)}),
+              HasSubstr("not the last statement"));
   EXPECT_THAT(fault({if_then(lt(0, n), steps(n, {}))}), HasSubstr("not the last statement"));
   EXPECT_THAT(fault({steps(n, {loop(LoopKind::kSteps, "u", 0, n, seq({}))})}),
               HasSubstr("not the last statement"));
@@ -230,11 +228,13 @@ TEST_F(VerifySteps, WhatStandsAheadIsOfTheBlockAlone) {
   EXPECT_EQ(fault({steps(n, {store(s, thread, f32(1))})}), "");
   const BufferRef z = k.scratch("z", DType::kF32, n);
   EXPECT_THAT(fault({store(z, thread, f32(0)), steps(n, {})}), HasSubstr("z is written ahead"));
-  EXPECT_THAT(fault({store(s, thread, load(z, thread)), steps(n, {})}), HasSubstr("z is read ahead"));
+  EXPECT_THAT(fault({store(s, thread, load(z, thread)), steps(n, {})}),
+              HasSubstr("z is read ahead"));
 }
 
 TEST_F(VerifySteps, NobodyLeavesThem) {
-  EXPECT_THAT(fault({steps(n, {check(lt(0, n), "empty")})}), HasSubstr("the other blocks would wait"));
+  EXPECT_THAT(fault({steps(n, {check(lt(0, n), "empty")})}),
+              HasSubstr("the other blocks would wait"));
   EXPECT_THAT(fault({check(lt(0, n), "empty"), steps(n, {})}),
               HasSubstr("the other blocks would wait"));
 }
@@ -247,7 +247,8 @@ TEST_F(VerifySteps, BlocksMeetInThemAsElsewhere) {
 }
 
 TEST_F(VerifySteps, TextNamesThem) {
-  EXPECT_THAT(print(k.body({steps(n, {store(y, t, f32(0))})})), HasSubstr("steps t from 0 count n {"));
+  EXPECT_THAT(print(k.body({steps(n, {store(y, t, f32(0))})})),
+              HasSubstr("steps t from 0 count n {"));
 }
 
 }  // namespace

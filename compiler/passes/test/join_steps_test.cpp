@@ -25,20 +25,24 @@ std::string lstm(const LoopText& l) {
   let %n = size() {value = m};
   let %last = sub(%n, 1i64);
   let %y0 = full() {shape = (m, b, 3), dtype = f32, value = 7.0};
-  let %r = @loop()" + l.first + R"(, %x, %w, %h, %y0, %c);
+  let %r = @loop()" +
+         l.first + R"(, %x, %w, %h, %y0, %c);
   %r
 }
 fn @loop(%i: Tensor[(), i64], %x: Tensor[(n, b, 12), f32], %w: Tensor[(3, 12), f32],
          %h: Tensor[(b, 3), f32], %y: Tensor[(n, b, 3), f32], %c: Tensor[(b, 3), f32])
     -> (Tensor[(b, 3), f32], Tensor[(n, b, 3), f32]) {
-  let %n = size() {value = )" + l.bound + R"(};
-  let %more = )" + l.more + R"(;
+  let %n = size() {value = )" +
+         l.bound + R"(};
+  let %more = )" +
+         l.more + R"(;
   let %result = if (%more) {
     let %row = take_row(%x, %i);
     let %hc = lstm_cell(%row, %h, %c, %w);
     let %h1 = %hc[0];
     let %c1 = %hc[1];
-    let %next = )" + l.next + R"(;
+    let %next = )" +
+         l.next + R"(;
     let %y1 = write_row(%y, %i, %h1);
     let %rest = @loop(%next, %x, %w, %h1, %y1, %c1);
     %rest
@@ -55,18 +59,22 @@ std::string gru(bool linear, const LoopText& l) {
          %k: Tensor[(9), f32]) {
   let %n = size() {value = m};
   let %last = sub(%n, 1i64);
-  let %r = @loop()" + l.first + R"(, %x, %h, %w, %k);
+  let %r = @loop()" +
+         l.first + R"(, %x, %h, %w, %k);
   %r
 }
 fn @loop(%i: Tensor[(), i64], %x: Tensor[(n, b, 9), f32], %h: Tensor[(b, 3), f32],
          %w: Tensor[(3, 9), f32], %k: Tensor[(9), f32]) -> Tensor[(b, 3), f32] {
-  let %n = size() {value = )" + l.bound + R"(};
-  let %more = )" + l.more + R"(;
+  let %n = size() {value = )" +
+         l.bound + R"(};
+  let %more = )" +
+         l.more + R"(;
   let %result = if (%more) {
     let %row = take_row(%x, %i);
     let %h1 = gru_cell(%row, %h, %w, %k) {linear_before_reset = )" +
          (linear ? "true" : "false") + R"(};
-    let %next = )" + l.next + R"(;
+    let %next = )" +
+         l.next + R"(;
     let %rest = @loop(%next, %x, %h1, %w, %k);
     %rest
   } else {

@@ -26,10 +26,11 @@ class GpuSteps : public Gpu {
   exec::Executable with_grid(int blocks) {
     exec::Executable e = exec::assemble(
         std::string(kKernels) +
-        fmt::format("kernel \"sums\" {{\n  source \"sums\" symbols n device d2\n"
-                    "  in f32 ([a0]) out f32 ([a0])\n  dispatch {{ 0: 0 }}\n"
-                    "  native \"sums_0\" launch ([{}], [1], [1]) block 32 shared 0 steps [a0]\n}}\n",
-                    blocks) +
+        fmt::format(
+            "kernel \"sums\" {{\n  source \"sums\" symbols n device d2\n"
+            "  in f32 ([a0]) out f32 ([a0])\n  dispatch {{ 0: 0 }}\n"
+            "  native \"sums_0\" launch ([{}], [1], [1]) block 32 shared 0 steps [a0]\n}}\n",
+            blocks) +
         "function \"main\" 1 12 {\nDeviceCopy r4, r0, d2\n" + allocate(5) +
         "InvokePacked k\"sums\", (r4, r5)  DeviceCopy r7, r5, d0  Ret r7\n}\n" + kEntry);
     add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "add_0 root_0 root_1 sums_0");

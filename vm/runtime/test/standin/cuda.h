@@ -30,7 +30,8 @@ struct StandInCuda : StandIn {
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
   // One with steps.
   void (*add_stepped_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
-  // So many blocks of it are on a multiprocessor at once, of which there are 132; 1 after the reset.
+  // So many blocks of it are on a multiprocessor at once, of which there are 132; 1 after the
+  // reset.
   void (*hold_blocks)(int blocks);
   // Of what is alive, bytes of the device.
   size_t (*bytes)();

@@ -171,8 +171,7 @@ int cuFuncSetAttribute(Function* function, int attribute, int value) {
 int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER();
   const Kernel* kernel = find_kernel(function->name);
-  if (!kernel || index >= static_cast<size_t>(kernel->parameters()))
-    return kInvalidValue;
+  if (!kernel || index >= static_cast<size_t>(kernel->parameters())) return kInvalidValue;
   *offset = 8 * index;
   *bytes = 8;
   return kOk;

@@ -79,7 +79,7 @@ struct State {
   pid_t process = 0;
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;
-  int resident = 1;  // blocks on a multiprocessor
+  int resident = 1;           // blocks on a multiprocessor
   float clock = 0, tick = 1;  // milliseconds; what each piece of work takes
   // Both as the host sees them: these are the pointers that LeakSanitizer looks for.
   std::map<uint8_t*, size_t> memory, pinned;
@@ -117,8 +117,8 @@ int drain_all();
 
 // The kernel of a name, or the one that computes any; nullptr if there is none.
 const Kernel* find_kernel(const std::string& name);
-// Checks a launch, and makes of it what the stream will do. `together`: its blocks may wait for each
-// other.
+// Checks a launch, and makes of it what the stream will do. `together`: its blocks may wait for
+// each other.
 int prepare_launch(Function* function, const unsigned* grid, const unsigned* block, unsigned shared,
                    void** parameters, void** extra, Module** of, std::function<int()>* work,
                    bool together = false);

@@ -23,8 +23,8 @@ namespace {
 
 class RowLowering {
  public:
-  RowLowering(const Workload& w, const RecurrentSteps& all, int lanes)
-      : w_(w), all_(all), lanes_(lanes) {
+  RowLowering(const Workload& w, const RecurrentSteps& all, int lanes, int64_t unroll)
+      : w_(w), all_(all), lanes_(lanes), unroll_(unroll) {
     sums_ = kb::buffer("sums", kir::Scope::kRegister, all.dtype, all.gate_count, lanes);
     state_ = thread_scratch("state", all.dtype, all.hidden);
     reset_ = thread_scratch("reset", all.dtype, all.hidden);
@@ -79,7 +79,8 @@ class RowLowering {
   // The unit's products of `lhs` with the weights of some gates.
   StmtRef products(const std::string& var, int first, int gates, const BufferRef& lhs) const {
     std::vector<StmtRef> all, terms;
-    const Dim k = Dim::symbol(var);
+    const std::string copy = var + "_copy";
+    const Dim k = Dim::symbol(var) + Dim::symbol(copy);
     for (int g = first; g < first + gates; ++g) {
       all.push_back(kb::set_reg(sums_, g, kb::number(all_.dtype, 0, lanes_)));
       const ValueRef w =
@@ -88,7 +89,8 @@ class RowLowering {
           sums_, g,
           kb::fma(kb::broadcast(kb::load(lhs, k), lanes_), kb::cast(all_.dtype, w), sum(g))));
     }
-    all.push_back(kb::loop(LoopKind::kSerial, var, 0, hidden(), kb::seq(std::move(terms))));
+    StmtRef some = kb::loop(LoopKind::kUnroll, copy, 0, unroll_, kb::seq(std::move(terms)));
+    all.push_back(kb::loop(LoopKind::kSerial, var, 0, hidden(), std::move(some), unroll_));
     return kb::seq(std::move(all));
   }
 
@@ -145,6 +147,7 @@ class RowLowering {
   const Workload& w_;
   const RecurrentSteps& all_;
   int lanes_;
+  int64_t unroll_;  // rows of the weights at a time
   BufferRef sums_, state_, reset_, update_;
 };
 
@@ -155,15 +158,18 @@ bool RecurrentStepsTemplate::accepts(const Workload& w, const TargetInfo&) const
 }
 
 std::vector<Knob> RecurrentStepsTemplate::knobs(const Workload&, const TargetInfo&) const {
-  return {};
+  return {int_knob("unroll", {1, 2, 4})};
 }
 
 bool RecurrentStepsTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
-  return accepts(w, t) && within(knobs(w, t), c);
+  const auto all = recurrent_steps(w, make_frame(w));
+  return all && within(knobs(w, t), c) && all->hidden % knob_int(c, "unroll") == 0;
 }
 
-Config RecurrentStepsTemplate::default_config(const Workload&, const TargetInfo&) const {
-  return {};
+Config RecurrentStepsTemplate::default_config(const Workload& w, const TargetInfo&) const {
+  const auto all = recurrent_steps(w, make_frame(w));
+  NIMBLE_CHECK(all, "workload {} is not for recurrent_steps", w.key);
+  return {{"unroll", int64_t{all->hidden % 4 == 0 ? 4 : 1}}};
 }
 
 Lowered RecurrentStepsTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
@@ -171,7 +177,8 @@ Lowered RecurrentStepsTemplate::lower(const Workload& w, const Config& c, const 
   const auto all = recurrent_steps(w, make_frame(w));
   NIMBLE_CHECK(all && valid(w, c, t), "configuration {} of recurrent_steps", to_json(c));
   const int lanes = lanes_of(t, all->dtype);
-  return one_kernel(RowLowering(w, *all, all->hidden % lanes == 0 ? lanes : 1).run(name));
+  return one_kernel(
+      RowLowering(w, *all, all->hidden % lanes == 0 ? lanes : 1, knob_int(c, "unroll")).run(name));
 }
 
 }  // namespace nimble::kernels

@@ -84,9 +84,9 @@ bool fits(const RecurrentSteps& all, const Shape& s, const TargetInfo& t) {
          shared_bytes_of(all, s) <= t.shared_bytes;
 }
 
-// As many blocks as are sure to be on the target at once, but no more than one to a multiprocessor:
-// all of them share out the weights, and few meet sooner than many. Nothing if there are too many
-// of the smallest, or too few hold the weights: then a loop of cells reads them from the cache.
+// The fewest units a block that leave no more blocks than the target has multiprocessors, so that
+// all are sure to be there at once: the more of them share out the weights, the sooner a step is
+// done. Nothing if so many do not hold the weights: a loop of cells then reads them from the cache.
 std::optional<Shape> default_shape(const RecurrentSteps& all, const TargetInfo& t) {
   const auto batch = all.batch.as_constant();
   for (int64_t rows = batch && *batch <= 1 ? 1 : batch && *batch <= 2 ? 2 : 4; rows >= 1; rows /= 2)

@@ -74,6 +74,7 @@ struct StmtCode {
   int value = 0;            // where in the frame
   int32_t check = 0;
   bool meets = false;  // a block's barrier, or its wait for a signal, is this or in it
+  bool steps = false;  // a loop of steps is this or in it
 };
 
 struct InterpreterCode {
@@ -89,7 +90,8 @@ struct InterpreterCode {
   bool has_barrier = false;
   int launch_threads = 0;  // 0: a CPU's function
   std::vector<DimCode> grid;
-  StmtRef root;  // keeps the statements and values alive
+  std::vector<bool> ready;  // buffers that a launch's steps find as they were made ahead of them
+  StmtRef root;             // keeps the statements and values alive
   StmtCode body;
 
   size_t memories() const { return arguments + scratch + shared; }

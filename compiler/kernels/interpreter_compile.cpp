@@ -3,6 +3,7 @@
 
 #include "compiler/kernels/gpu_access.h"
 #include "compiler/kernels/interpreter_code.h"
+#include "compiler/kernels/verify_steps.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
 
@@ -35,6 +36,7 @@ class Compiler {
       for (const BufferRef& b : *list) {
         buffers_[b.get()] = static_cast<int>(code_.buffers.size());
         code_.buffers.push_back(b);
+        code_.ready.push_back(is_ready_for_steps(f, *b));
         code_.extents.push_back(dim(b->extent));
       }
     }
@@ -170,6 +172,7 @@ class Compiler {
       case StmtKind::kFor: {
         code.begin = dim(s.begin);
         code.extent = dim(s.extent);
+        code.steps = s.loop == LoopKind::kSteps;
         const auto slots = slots_;
         code.slot = slot_of(s.var);
         set_facts(s);
@@ -246,7 +249,10 @@ class Compiler {
       case StmtKind::kProxyFence:
         break;
     }
-    for (const StmtCode& b : code.body) code.meets |= b.meets;
+    for (const StmtCode& b : code.body) {
+      code.meets |= b.meets;
+      code.steps |= b.steps;
+    }
     return code;
   }
 

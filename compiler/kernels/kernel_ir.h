@@ -35,6 +35,13 @@
 // come to them alike. A group is kGroupWarps warps, neighbours by number from a multiple of that
 // on; operations of a group (kGroup…) all its threads come to alike.
 //
+// A launch's function may end in a loop of steps (LoopKind::kSteps): no block begins one before all
+// blocks have ended the one before, and then each sees what the others have written. What stands
+// ahead of it makes a block ready: it writes registers and shared memory alone, which the steps
+// leave as they are; whatever else these hold is gone with the step. So steps may run in one
+// launch, whose blocks are all on the GPU at once and wait for each other (a cooperative launch),
+// or in a launch for each step: what is computed is the same to the bit.
+//
 // Besides the contract's symbols, a body may use `thread` (0 ≤ thread < threads) and `threads`.
 // Barriers must be met by all threads alike: only where no kThread loop and no bound or
 // condition that depends on `thread` encloses them. Such a function's checks obey the same rule,
@@ -344,6 +351,7 @@ enum class LoopKind {
   kSerial,
   kUnroll,  // extent must be a constant; the body is copied (unroll.h)
   kThread,  // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
+  kSteps,   // of a launch's whole grid, from 0 on: last in the body, of contract's symbols
 };
 
 // Who meets at a barrier.
@@ -552,6 +560,8 @@ std::string verify(const Function& f);
 Dim trip_count(const Stmt& loop);
 // Whether threads of a region meet at a barrier in it.
 bool has_barrier(const Stmt& s);
+// The loop of steps that the function ends in; null if it has none.
+const Stmt* steps_of(const Function& f);
 
 std::string_view name_of(UnaryOp op);
 std::string_view name_of(BinaryOp op);

@@ -3,7 +3,7 @@
 //
 // Time is a number that grows at every barrier and every block. What two threads do to an element
 // is in order if a barrier of both lies between: one of the block, or of their warp. Blocks have no
-// order.
+// order, but for what lies a step of the grid apart.
 #pragma once
 
 #include <span>
@@ -45,6 +45,7 @@ struct LaunchMemory {
 struct LaunchTime {
   static constexpr uint32_t kBefore = 1;  // what the caller has written
   uint32_t now = kBefore, block = kBefore, phase = kBefore;
+  uint32_t step = kBefore;  // all up to then is ahead of everything from now on
 };
 
 Wrong touch(LaunchMemory& m, const LaunchTime& time, int64_t index, bool write, const Toucher& by);

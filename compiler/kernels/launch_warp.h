@@ -126,6 +126,18 @@ class Warp {
     multiplied_ = 0;
   }
 
+  // The next step of the grid begins: nothing is left of the one before in registers.
+  void begin_step() {
+    for (size_t i = 0; i < registers_.size(); ++i)
+      if (!code_.ready[code_.memories() + i])
+        std::fill(registers_[i].states.begin(), registers_[i].states.end(), Registers::kUndefined);
+  }
+  void end_step() const {
+    for (int t = 0; t < kWarpLanes; ++t)
+      if (!copies_[t].groups.empty() || !copies_[t].open.empty())
+        fault(t, "a step that ends while a copy is on its way");
+  }
+
   [[noreturn]] void fault(int lane, const std::string& problem) const {
     throw Error(Status::kFatal,
                 fmt::format("kernel {}, block {} {} {}, thread {}", code_.name, r_.block[0],

@@ -14,6 +14,7 @@
 #include "compiler/kernels/spread.h"
 #include "compiler/kernels/verify_group.h"
 #include "compiler/kernels/verify_rules.h"
+#include "compiler/kernels/verify_steps.h"
 #include "vm/base/error.h"
 #include "vm/executable/executable.h"
 
@@ -49,6 +50,8 @@ class Verifier {
     spreads_.symbols["thread"] = Spread::kLane;
     header();
     if (f_.launch) launch(*f_.launch);
+    sound(steps_fault(f_));
+    has_steps_ = steps_of(f_) != nullptr;
     find_meetings(*f_.body);
     statement(*f_.body);
     sound(f_.launch ? group_order_fault(f_) : "");
@@ -138,6 +141,7 @@ class Verifier {
             "{} in blocks of {} threads; groups of warps have {}", what, f_.launch->threads,
             kGroupThreads);
     require(divergence_ <= Spread::kGroup, "{} that not all warps of a group reach alike", what);
+    require(!has_steps_, "{} in a function with steps of the whole grid", what);
   }
 
   static void check_tile(const Buffer& b) {
@@ -570,6 +574,7 @@ class Verifier {
 
   // A failed check leaves the function, and then does not meet the others.
   void check(Spread s) const {
+    require(!has_steps_, "a check in a function with steps, in which the other blocks would wait");
     require(!has_barrier_ || s == Spread::kBlock,
             "a check that differs between threads in a function with barriers");
     require(!warps_meet_ || s != Spread::kLane,
@@ -673,6 +678,7 @@ class Verifier {
 
   void signal(const Stmt& s) {
     gpu_only("a signal");
+    require(!has_steps_, "a signal in a function with steps of the whole grid");
     check_buffer(s.buffer, true);
     check_dim(s.index, s.buffer->name);
     sound(signal_fault(s));
@@ -775,6 +781,7 @@ class Verifier {
   std::map<const Buffer*, Shaped> shaped_;  // within a region
   std::set<const Buffer*> signals_;
   bool in_thread_loop_ = false, has_barrier_ = false, warps_meet_ = false, region_ = false;
+  bool has_steps_ = false;
   bool rare_ = false;  // within a value that may not be computed
 };
 

@@ -183,12 +183,24 @@ def lstm_cell(hidden=512, steps=16):
                   arrays, sizes=(1,))
 
 
+def lstm_steps(hidden=512):
+    """All steps of a sequence of n: where the blocks fit the GPU, its weights stay on chip."""
+    inputs, lines = weights_of(1, hidden, 4 * hidden, "f32")
+    inputs.update(x=f"(n, 1, {4 * hidden}), f32", h=f"(1, {hidden}), f32", c=f"(1, {hidden}), f32")
+    lines += ["let %all = lstm_steps(%x, %h, %c, %w0) {reverse = false};", "let %y = %all[0];"]
+
+    def arrays(n):
+        return {**vectors(1, hidden, 4 * hidden), "x": draw(10, n, 1, 4 * hidden),
+                "h": draw(8, 1, hidden), "c": draw(9, 1, hidden)}
+    return Kernel(f"lstm-steps-{hidden}", "_lstm_steps", program(inputs, lines, {"y": "%y"}), arrays)
+
+
 def kernels():
     """What is tried, the most important first."""
     products = [(768, 2304, ""), (768, 3072, "gelu"), (3072, 768, "residual"),
                 (768, 768, "residual")]
     all_kernels = [product(k, n, follow, "f32") for k, n, follow in products]
-    all_kernels += [attention(), lstm_cell(), layer_norm()]
+    all_kernels += [attention(), lstm_cell(), lstm_steps(), layer_norm()]
     all_kernels += [product(k, n, follow, precision) for precision in ("bf16", "tf32")
                     for k, n, follow in products]
     all_kernels += [product(k, n, "", "bf16", MANY_ROWS) for k, n in ((768, 3072), (3072, 768))]

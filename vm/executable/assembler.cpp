@@ -371,6 +371,7 @@ class Assembler {
         a.box = in_.index();
       });
     }
+    if (in_.accept("steps")) l.steps = parse_program(&in_);
     return l;
   }
 

@@ -178,6 +178,7 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
                            joined(m.axes, [](const TensorMap::Axis& a) {
                              return fmt::format("{} by {}", postfix(a.extent), a.box);
                            }));
+      if (i.launch->steps) out += " steps " + postfix(*i.launch->steps);
     }
     out += "\n";
   }

@@ -114,6 +114,10 @@ struct Launch {
   uint32_t alignment = kMaxAlignment;
   // Its code's last parameters. With any, the alignment is the most.
   std::vector<TensorMap> maps = {};
+  // How many steps of the whole grid it does, over the contract's symbols; nothing: it has none.
+  // Its blocks meet between two steps, so they are started for all steps only where all of them are
+  // on the GPU at once, and else for each step anew.
+  std::optional<DimProgram> steps;
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -110,7 +110,7 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
     if (const auto s = static_cast<Section>(id);
         !sections[id].data() && s != Section::kProvenance && s != Section::kPortable &&
         s != Section::kOptions && s != Section::kGpu && s != Section::kDivisible &&
-        s != Section::kTensorMaps)
+        s != Section::kGpuSteps && s != Section::kTensorMaps)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -417,6 +417,21 @@ void get_tensor_maps(ByteReader* in, Executable* e) {
   }
 }
 
+// Behind the launches, too.
+void get_gpu_steps(ByteReader* in, Executable* e) {
+  const size_t count = in->count("number of launches with steps", 3);
+  for (size_t n = 0; n < count; ++n) {
+    const uint64_t kernel = in->varint(), implementation = in->varint();
+    Launch* launch = nullptr;
+    if (kernel < e->kernels.size() && implementation < e->kernels[kernel].implementations.size())
+      if (auto& l = e->kernels[kernel].implementations[implementation].launch) launch = &*l;
+    if (!launch || launch->steps)
+      in->fail(fmt::format("steps of implementation {} of kernel {}, which has some or no launch",
+                           implementation, kernel));
+    launch->steps = decode_dim_program(in);
+  }
+}
+
 // `memory`: bytes that what is decoded may take.
 Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
                  const LoadLimits& limits, uint64_t memory, const std::string& place) {
@@ -456,6 +471,8 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
   if (bytes_of(Section::kGpu).data()) with(Section::kGpu, [&](ByteReader* in) { get_gpu(in, &e); });
   if (bytes_of(Section::kTensorMaps).data())
     with(Section::kTensorMaps, [&](ByteReader* in) { get_tensor_maps(in, &e); });
+  if (bytes_of(Section::kGpuSteps).data())
+    with(Section::kGpuSteps, [&](ByteReader* in) { get_gpu_steps(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart
   for (const Constant& c : e.constants) constants += c.bytes.size();
   if (constants > limits.constants)

@@ -323,6 +323,7 @@ class Verifier {
     }
     if (!gpu || !native) return report<Fault::kLaunchElsewhere>(where, i.symbol);
     for (const DimProgram& p : i.launch->grid) is_program(where, p, k.contract.symbols.size());
+    if (i.launch->steps) is_program(where, *i.launch->steps, k.contract.symbols.size());
     const uint32_t threads = i.launch->threads;
     if (threads == 0 || threads % Launch::kWarp != 0 || threads > Launch::kMaxThreads)
       report<Fault::kLaunchThreads>(where, i.symbol, threads);

@@ -197,6 +197,25 @@ bool put_tensor_maps(const Executable& e, ByteWriter* out) {
   return !all.empty();
 }
 
+// The steps of launches; whether there are any.
+bool put_gpu_steps(const Executable& e, ByteWriter* out) {
+  size_t count = 0;
+  const auto each = [&](const auto& visit) {
+    for (size_t k = 0; k < e.kernels.size(); ++k)
+      for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i)
+        if (const auto& launch = e.kernels[k].implementations[i].launch; launch && launch->steps)
+          visit(k, i, *launch->steps);
+  };
+  each([&](size_t, size_t, const DimProgram&) { ++count; });
+  out->varint(count);
+  each([&](size_t kernel, size_t implementation, const DimProgram& steps) {
+    out->varint(kernel);
+    out->varint(implementation);
+    encode(steps, out);
+  });
+  return count > 0;
+}
+
 void put_ports(const std::vector<Port>& ports, ByteWriter* out) {
   out->varint(ports.size());
   for (const Port& p : ports) {
@@ -277,7 +296,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      portable, options, gpu, divisible, maps;
+      portable, options, gpu, divisible, gpu_steps, maps;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -314,7 +333,7 @@ Layout lay_out(const Executable& e) {
   }
 
   Layout out;
-  out.storage.reserve(16);
+  out.storage.reserve(20);
   std::vector<Piece> sections;
   auto add = [&](Section id, uint32_t flags, ByteWriter* w) {
     out.storage.push_back(w->take());
@@ -334,6 +353,7 @@ Layout lay_out(const Executable& e) {
   add(Section::kTypes, kRequired, &types);
   add(Section::kOptions, 0, &options);
   if (put_gpu(e, &gpu)) add(Section::kGpu, kRequired, &gpu);
+  if (put_gpu_steps(e, &gpu_steps)) add(Section::kGpuSteps, kRequired, &gpu_steps);
   if (put_divisible(e, &divisible)) add(Section::kDivisible, 0, &divisible);
   if (put_tensor_maps(e, &maps)) add(Section::kTensorMaps, kRequired, &maps);
   sections.push_back(std::move(constant_data));

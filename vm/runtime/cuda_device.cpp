@@ -295,6 +295,32 @@ void CudaDevice::launch(cuda::Function function, const std::array<uint32_t, 3>& 
         "cuLaunchKernel");
 }
 
+int64_t CudaDevice::blocks_at_once(cuda::Function function, uint32_t threads,
+                                   uint32_t shared_bytes) {
+  if (!driver_.cuLaunchCooperativeKernel || !driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+    return 0;
+  enter();
+  int cooperative = 0, blocks = 0;
+  check(driver_.cuDeviceGetAttribute(&cooperative, cuda::kCooperativeLaunch, device_),
+        "cuDeviceGetAttribute");
+  if (cooperative == 0) return 0;
+  check(driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, function, static_cast<int>(threads), shared_bytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  return int64_t{blocks} * info_.multiprocessors;
+}
+
+bool CudaDevice::launch_together(cuda::Function function, const std::array<uint32_t, 3>& grid,
+                                 uint32_t threads, uint32_t shared_bytes, void** parameters) {
+  if (!usable()) [[unlikely]]
+    fail_unusable();
+  const int result = driver_.cuLaunchCooperativeKernel(function, grid[0], grid[1], grid[2], threads,
+                                                       1, 1, shared_bytes, stream_, parameters);
+  if (result == cuda::kTooManyBlocks) return false;
+  check(result, "cuLaunchCooperativeKernel");
+  return true;
+}
+
 void CudaDevice::launch_graph(cuda::GraphExec graph) {
   if (!usable()) [[unlikely]]
     fail_unusable();

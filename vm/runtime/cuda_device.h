@@ -76,6 +76,14 @@ class CudaDevice final : public Device {
   // context is the thread's, and nothing is put off.
   void launch(cuda::Function function, const std::array<uint32_t, 3>& grid, uint32_t threads,
               uint32_t shared_bytes, void** parameters);
+  // How many blocks of so many threads and bytes of shared memory are there at once, whatever else
+  // runs; 0 if the GPU or its driver starts no grid whose blocks wait for each other.
+  int64_t blocks_at_once(cuda::Function function, uint32_t threads, uint32_t shared_bytes);
+  // Starts a kernel whose blocks wait for each other, under the same conditions as launch(). False,
+  // and nothing has happened, if they are not there at once after all: others may have a part of
+  // the GPU for themselves.
+  bool launch_together(cuda::Function function, const std::array<uint32_t, 3>& grid,
+                       uint32_t threads, uint32_t shared_bytes, void** parameters);
   // Starts all that a graph has, under the same conditions.
   void launch_graph(cuda::GraphExec graph);
   // What is to be told when the calling thread wants anything but launches and memory; nullptr:

@@ -172,7 +172,8 @@ Json launch_json(const exec::Implementation& i) {
   Json out = {{"grid", grid},
               {"threads", i.launch->threads},
               {"shared_bytes", i.launch->shared_bytes},
-              {"alignment", i.launch->alignment}};
+              {"alignment", i.launch->alignment},
+              {"steps", i.launch->steps ? Json(i.launch->steps->str()) : Json()}};
   for (const exec::TensorMap& m : i.launch->maps) {
     Json axes = Json::array();
     for (const exec::TensorMap::Axis& a : m.axes)

@@ -24,6 +24,18 @@ std::string gru(const std::string& linear_before_reset) {
          linear_before_reset + "}; %y }";
 }
 
+std::string lstm_steps(const std::string& weights) {
+  return "fn @f(%x: Tensor[(n, b, 2048), f32], %h: Tensor[(b, 512), f32], "
+         "%c: Tensor[(b, 512), f32], %w: Tensor[(512, 2048), " +
+         weights + "]) { let %y = lstm_steps(%x, %h, %c, %w) {reverse = false}; %y }";
+}
+
+std::string gru_steps() {
+  return "fn @f(%x: Tensor[(n, 1, 300), f32], %h: Tensor[(1, 100), f32], "
+         "%w: Tensor[(100, 300), f32], %c: Tensor[(300), f32]) { "
+         "let %y = gru_steps(%x, %h, %w, %c) {linear_before_reset = true, reverse = true}; %y }";
+}
+
 std::string convolution(const std::string& channels, const std::string& groups,
                         const std::string& type = "f32", const std::string& more = "") {
   return "fn @f(%x: Tensor[(b, 64, h, w), " + type + "], %w: Tensor[(64, " + channels +
@@ -90,6 +102,9 @@ std::vector<CudaSample> cuda_samples() {
       {"gpu_recurrent", lstm("bf16")},
       {"gpu_recurrent", gru("true")},
       {"gpu_recurrent", gru("false")},
+      {"gpu_recurrent_steps", lstm_steps("f32")},
+      {"gpu_recurrent_steps", lstm_steps("bf16")},
+      {"gpu_recurrent_steps", gru_steps()},
       {"gpu_conv_product", convolution("64", "1")},
       {"gpu_conv_product", convolution("64", "1", "f32", ", tf32 = true")},
       {"gpu_conv_product", convolution("64", "1", "bf16", ", out = f32")},

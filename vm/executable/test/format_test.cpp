@@ -269,15 +269,51 @@ TEST_F(FileFormatTest, OnlyFilesWithCodeOfGpusHaveItsSection) {
   EXPECT_EQ(back.kernels[4].implementations[1].launch->threads, 1024u);
   EXPECT_EQ(back.kernels[4].implementations[0].launch->alignment, exec::Launch::kMaxAlignment);
   EXPECT_EQ(back.kernels[4].implementations[1].launch->alignment, 8u);
+  EXPECT_FALSE(back.kernels[4].implementations[0].launch->steps);
+  EXPECT_TRUE(back.kernels[4].implementations[1].launch->steps);
   for (size_t i = 0; i < e.images.size(); ++i) EXPECT_EQ(back.images[i].device, e.images[i].device);
   e.kernels.pop_back();
   e.images.pop_back();
   const std::vector<uint8_t> bytes = serialize(e);
-  EXPECT_EQ(bytes[16], kSectionCount - 2);
+  EXPECT_EQ(bytes[16], kSectionCount - 3);
   for (uint32_t i = 0; i < bytes[16]; ++i)
-    for (const Section s : {Section::kGpu, Section::kTensorMaps})
+    for (const Section s : {Section::kGpu, Section::kGpuSteps, Section::kTensorMaps})
       EXPECT_NE(bytes[kHeaderSize + i * kTableEntrySize], static_cast<uint8_t>(s));
   expect_same(e, deserialize(bytes));
+}
+
+TEST_F(FileFormatTest, OnlyFilesWithStepsHaveTheirSection) {
+  Executable e = sample();
+  e.kernels[4].implementations[1].launch->steps.reset();
+  const std::vector<uint8_t> bytes = serialize(e);
+  EXPECT_EQ(bytes[16], kSectionCount - 1);
+  expect_same(e, deserialize(bytes));
+}
+
+// Its bytes: one launch, by the indices of its kernel and implementation, and a program.
+TEST_F(FileFormatTest, StepsAreOfLaunchesThatAreThere) {
+  const std::vector<uint8_t> good = serialize(sample());
+  uint32_t section = 0;
+  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kGpuSteps))
+    ++section;
+  const size_t entry = kHeaderSize + section * kTableEntrySize;
+  EXPECT_EQ(good[entry + 4], kRequired) << "a reader that skips it would start one step";
+  uint64_t offset, size;
+  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
+  std::memcpy(&size, good.data() + entry + 16, sizeof size);
+  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
+    std::vector<uint8_t> bytes = good;
+    EXPECT_EQ(bytes[offset + at], was);
+    bytes[offset + at] = value;
+    const uint64_t hash = hash64({bytes.data() + offset, size});
+    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
+    reseal(&bytes, kSectionCount);
+    return error_of(bytes);
+  };
+  EXPECT_THAT(error_with(0, 1, 100), HasSubstr("number of launches with steps is 100"));
+  EXPECT_THAT(error_with(1, 4, 5), HasSubstr("steps of implementation 1 of kernel 5"));
+  EXPECT_THAT(error_with(1, 4, 0), HasSubstr("which has some or no launch"));
+  EXPECT_THAT(error_with(2, 1, 9), HasSubstr("steps of implementation 9 of kernel 4"));
 }
 
 // Its bytes: two launches, each of them with the indices of a kernel and an implementation; at the

@@ -26,6 +26,9 @@ struct StandInLaunch {
   void* scratch;
   int32_t* status;
   const StandInMap* maps;
+  // Of a kernel with steps of its whole grid.
+  int64_t first_step, end_step;
+  bool together;  // its blocks are there at once
 };
 // What a kernel of the stand-in computes, on the host; returns a result of the driver's.
 using StandInKernel = int (*)(const StandInLaunch& launch);
@@ -36,6 +39,11 @@ struct StandInCuda : StandIn {
   void (*set)(int version, int devices, int capability);
   // "*": what computes any kernel that has no name here.
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
+  // One with steps.
+  void (*add_stepped_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
+  // So many blocks of it are on a multiprocessor at once, of which there are 132; 1 after the
+  // reset.
+  void (*hold_blocks)(int blocks);
   // Of what is alive, bytes of the device.
   size_t (*bytes)();
   // For stand-ins of libraries that work in the driver's streams. The host's address of these bytes

@@ -1,5 +1,6 @@
 // Modules, functions and launches of the stand-in for NVIDIA's driver.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "vm/runtime/test/standin/assembly.h"
@@ -15,7 +16,8 @@ const Kernel* find_kernel(const std::string& name) {
 }
 
 int prepare_launch(Function* function, const unsigned* grid, const unsigned* block, unsigned shared,
-                   void** parameters, void** extra, Module** of, std::function<int()>* work) {
+                   void** parameters, void** extra, Module** of, std::function<int()>* work,
+                   bool together) {
   State& s = state();
   Module* module = nullptr;
   for (Module* m : s.modules)
@@ -34,7 +36,7 @@ int prepare_launch(Function* function, const unsigned* grid, const unsigned* blo
   if (extra) return violate("parameters by another way");
   const Kernel kernel = *found;
   std::vector<Address> words;
-  for (int i = 0; i < kernel.pointers + kernel.symbols + 2; ++i) {
+  for (int i = 0; i < kernel.parameters(); ++i) {
     Address word = 0;
     std::memcpy(&word, parameters[i], sizeof word);
     words.push_back(word);
@@ -45,6 +47,17 @@ int prepare_launch(Function* function, const unsigned* grid, const unsigned* blo
     if (maps[i].mark != 0 && maps[i].mark != TensorMap::kMark)
       return violate("a parameter that is no tensor map");
   }
+  const size_t scratch = static_cast<size_t>(kernel.pointers + kernel.symbols);
+  const auto step_word = [&](size_t i) {
+    return kernel.steps ? static_cast<int64_t>(words[scratch + 2 + i]) : 0;
+  };
+  const int64_t first_step = step_word(0), end_step = step_word(1);
+  const Address meeting = kernel.steps ? words[scratch + 4] : 0;
+  if (kernel.steps && (first_step < 0 || end_step <= first_step))
+    return violate("a launch of no steps");
+  if (!together && end_step - first_step > 1)
+    return violate("steps of a grid whose blocks need not be there at once");
+  if (together && !kernel.steps) return violate("blocks without steps that wait for each other");
   *of = module;
   *work = [=] {
     std::vector<void*> pointers;
@@ -74,13 +87,41 @@ int prepare_launch(Function* function, const unsigned* grid, const unsigned* blo
                                   shared,
                                   pointers.data(),
                                   symbols.data(),
-                                  pointer(words[words.size() - 2]),
-                                  static_cast<int32_t*>(pointer(words.back())),
-                                  described.data()};
+                                  pointer(words[scratch]),
+                                  static_cast<int32_t*>(pointer(words[scratch + 1])),
+                                  described.data(),
+                                  first_step,
+                                  end_step,
+                                  together};
+    if (together) {
+      const auto* met = static_cast<const uint32_t*>(pointer(meeting));
+      if (!met || (*met & 0x7fffffff) != 0) violate("a word to meet at that was not cleared");
+    }
     return kernel.run(launch);
   };
   return kOk;
 }
+
+namespace {
+
+int launch(Function* function, const std::array<unsigned, 3>& grid,
+           const std::array<unsigned, 3>& block, unsigned shared, Stream* stream, void** parameters,
+           void** extra, bool together) {
+  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  Module* module = nullptr;
+  std::function<int()> work;
+  if (const int bad = prepare_launch(function, grid.data(), block.data(), shared, parameters, extra,
+                                     &module, &work, together))
+    return bad;
+  ++module->pending;
+  stream->work.push_back([module, work] {
+    --module->pending;
+    return work();
+  });
+  return kOk;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -189,7 +230,7 @@ int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t*
   ENTER();
   const Kernel* kernel = find_kernel(function->name);
   if (!kernel) return kInvalidValue;
-  const auto words = static_cast<size_t>(kernel->pointers + kernel->symbols + 2);
+  const auto words = static_cast<size_t>(kernel->parameters());
   if (index >= words + static_cast<size_t>(kernel->maps)) return kInvalidValue;
   // Maps lie at multiples of 64.
   *offset = index < words ? 8 * index : (8 * words + 63) / 64 * 64 + 128 * (index - words);
@@ -197,23 +238,28 @@ int cuFuncGetParamInfo(Function* function, size_t index, size_t* offset, size_t*
   return kOk;
 }
 #endif
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* function, int threads,
+                                                size_t shared) {
+  ENTER();
+  if (threads < 1 || threads > 1024) return violate("a block of no size it may have");
+  if (shared > static_cast<size_t>(function->shared))
+    return violate("more shared memory than the function may have");
+  *blocks = state().resident;
+  return kOk;
+}
 int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                    unsigned by, unsigned bz, unsigned shared, Stream* stream, void** parameters,
                    void** extra) {
   ENTER();
-  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
-  const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
-  Module* module = nullptr;
-  std::function<int()> work;
-  if (const int bad =
-          prepare_launch(function, grid, block, shared, parameters, extra, &module, &work))
-    return bad;
-  ++module->pending;
-  stream->work.push_back([module, work] {
-    --module->pending;
-    return work();
-  });
-  return kOk;
+  return launch(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra, false);
+}
+int cuLaunchCooperativeKernel(Function* function, unsigned gx, unsigned gy, unsigned gz,
+                              unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                              Stream* stream, void** parameters) {
+  ENTER();
+  if (uint64_t{gx} * gy * gz > static_cast<uint64_t>(state().resident) * kMultiprocessors)
+    return kTooManyBlocks;
+  return launch(function, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, nullptr, true);
 }
 
 }  // extern "C"

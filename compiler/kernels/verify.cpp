@@ -12,23 +12,17 @@
 #include "compiler/kernels/group_fragments.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/spread.h"
+#include "compiler/kernels/verify_fault.h"
 #include "compiler/kernels/verify_group.h"
 #include "compiler/kernels/verify_rules.h"
 #include "compiler/kernels/verify_steps.h"
+#include "compiler/kernels/verify_tiles.h"
+#include "compiler/kernels/verify_values.h"
 #include "vm/base/error.h"
 #include "vm/executable/executable.h"
 
 namespace nimble::kir {
 namespace {
-
-struct Fault {
-  std::string text;
-};
-
-template <typename... Args>
-void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
-  if (!condition) throw Fault{fmt::format(format, std::forward<Args>(args)...)};
-}
 
 // What verify_group.h and verify_rules.h found.
 void sound(const std::string& fault) {
@@ -83,7 +77,7 @@ class Verifier {
       require(extent && *extent > 0 && *extent <= 1024,
               "register buffer {} needs a constant extent in [1, 1024]", b->name);
       if (b->scope == Scope::kTile)
-        check_tile(*b);
+        check_tile_buffer(*b);
       else
         check_lanes(b->lanes, b->name);
     }
@@ -144,20 +138,6 @@ class Verifier {
     require(!has_steps_, "{} in a function with steps of the whole grid", what);
   }
 
-  static void check_tile(const Buffer& b) {
-    int rows = 0;
-    size_t bytes = 0;
-    for (const TileFragmentRow& row : all_tile_fragments()) {
-      rows = std::max(rows, row.rows);
-      bytes = std::max(bytes, static_cast<size_t>(row.row_bytes));
-    }
-    require(b.rows >= 1 && b.rows <= rows, "{}: {} rows; a matrix register has 1 to {}", b.name,
-            b.rows, rows);
-    require(b.lanes >= 1 && size_of(b.dtype) * static_cast<size_t>(b.lanes) <= bytes,
-            "{}: rows of {} {}; a matrix register's have up to {} bytes", b.name, b.lanes,
-            nimble::name_of(b.dtype), bytes);
-  }
-
   void add_buffer(const BufferRef& b, bool right_scope) {
     require(right_scope, "buffer {} of scope {} stands in the wrong list", b->name,
             name_of(b->scope));
@@ -180,11 +160,6 @@ class Verifier {
   bool is_block_symbol(const std::string& s) const {
     return f_.launch && std::find(std::begin(kBlockSymbols), std::end(kBlockSymbols), s) !=
                             std::end(kBlockSymbols);
-  }
-
-  static void check_lanes(int lanes, const std::string& where) {
-    require(lanes >= 1 && lanes <= 64 && (lanes & (lanes - 1)) == 0,
-            "{}: {} lanes; a power of two up to 64 is needed", where, lanes);
   }
 
   void check_dim(const Dim& d, const std::string& where) {
@@ -237,27 +212,13 @@ class Verifier {
       rare_ |= v.kind == ValueKind::kSelect && v.rare;  // the condition is always computed
     }
     rare_ = was_rare;
-    const auto arity = [&](size_t n) {
-      require(v.operands.size() == n, "a value has {} operands instead of {}", v.operands.size(),
-              n);
-    };
-    const auto same = [&](const Value& o) {
-      require(o.dtype == v.dtype && o.lanes == v.lanes, "operand {}x{} of a {}x{} value",
-              nimble::name_of(o.dtype), o.lanes, nimble::name_of(v.dtype), v.lanes);
-    };
-    const auto computes = [&](DType t) {
-      require(!is_narrow_float(t), "arithmetic on {}; cast to f32 first", nimble::name_of(t));
-    };
+    const auto arity = [&](size_t n) { check_arity(v, n); };
+    const auto same = [&](const Value& o) { check_same(v, o); };
     switch (v.kind) {
-      case ValueKind::kConst:
-        return arity(0);
       case ValueKind::kIndex:
         arity(0);
         require(v.dtype == DType::kI64 && v.lanes == 1, "an index value is an i64 scalar");
         return check_dim(v.index, "index value");
-      case ValueKind::kIota:
-        require(v.dtype == DType::kI32, "iota is i32");
-        return arity(0);
       case ValueKind::kLoad:
         arity(0);
         check_memory(v.buffer, v.index, v.stride, v.valid, false);
@@ -280,73 +241,19 @@ class Verifier {
         require(it != locals_.end(), "local {} is not bound", v.name);
         return same(*it->second);
       }
-      case ValueKind::kUnary: {
-        arity(1);
-        same(*v.operands[0]);
-        computes(v.dtype);
-        const bool is_not = v.unary == UnaryOp::kNot;
-        const bool any_number = v.unary == UnaryOp::kNeg || v.unary == UnaryOp::kAbs;
-        require(is_not ? !is_float(v.dtype)
-                       : is_float(v.dtype) || (any_number && v.dtype != DType::kBool),
-                "{} of {}", name_of(v.unary), nimble::name_of(v.dtype));
-        return;
-      }
+      case ValueKind::kConst:
+      case ValueKind::kIota:
+      case ValueKind::kUnary:
       case ValueKind::kBinary:
-        arity(2);
-        same(*v.operands[0]);
-        same(*v.operands[1]);
-        return check_binary(v.binary, v.dtype);
       case ValueKind::kFma:
-        arity(3);
-        for (const ValueRef& o : v.operands) same(*o);
-        require(v.dtype == DType::kF32 || v.dtype == DType::kF64, "fma of {}",
-                nimble::name_of(v.dtype));
-        return;
       case ValueKind::kCompare:
-        arity(2);
-        require(v.dtype == DType::kBool, "a comparison gives bool");
-        require(v.operands[0]->dtype == v.operands[1]->dtype && v.operands[0]->lanes == v.lanes &&
-                    v.operands[1]->lanes == v.lanes,
-                "operands of a comparison differ in type or lanes");
-        return computes(v.operands[0]->dtype);
       case ValueKind::kSelect:
-        arity(3);
-        require(v.operands[0]->dtype == DType::kBool && v.operands[0]->lanes == v.lanes,
-                "select needs a bool condition with its lanes");
-        same(*v.operands[1]);
-        return same(*v.operands[2]);
       case ValueKind::kCast:
-        arity(1);
-        require(v.operands[0]->lanes == v.lanes, "a cast changes the lanes");
-        return;
       case ValueKind::kBitcast:
-        arity(1);
-        require(v.dtype != DType::kBool && v.operands[0]->dtype != DType::kBool &&
-                    bytes_of(v) == bytes_of(*v.operands[0]),
-                "a bitcast between {}x{} and {}x{}", nimble::name_of(v.operands[0]->dtype),
-                v.operands[0]->lanes, nimble::name_of(v.dtype), v.lanes);
-        return;
       case ValueKind::kBroadcast:
-        arity(1);
-        require(v.operands[0]->dtype == v.dtype && v.lanes % v.operands[0]->lanes == 0,
-                "broadcast of {}x{} to {}x{}; it takes lanes of its type that divide its own",
-                nimble::name_of(v.operands[0]->dtype), v.operands[0]->lanes,
-                nimble::name_of(v.dtype), v.lanes);
-        return;
       case ValueKind::kReduce:
-        arity(1);
-        require(v.lanes == 1 && v.operands[0]->dtype == v.dtype, "reduce gives a scalar");
-        require(v.binary != BinaryOp::kSub && v.binary != BinaryOp::kDiv &&
-                    v.binary != BinaryOp::kMod && v.binary != BinaryOp::kShl &&
-                    v.binary != BinaryOp::kShr && v.binary != BinaryOp::kScale,
-                "reduce by {}, which is not associative", name_of(v.binary));
-        return check_binary(v.binary, v.dtype);
       case ValueKind::kExtract:
-        arity(1);
-        require(v.lanes == 1 && v.operands[0]->dtype == v.dtype && v.integer >= 0 &&
-                    v.integer < v.operands[0]->lanes,
-                "extract of lane {} from {} lanes", v.integer, v.operands[0]->lanes);
-        return;
+        return check_computed(v);
       case ValueKind::kDot:
         arity(3);
         return sound(dot_fault(v));
@@ -357,19 +264,6 @@ class Verifier {
         same(*v.operands[0]);
         return check_dim(v.index, "a shuffle's lane");
     }
-  }
-
-  static size_t bytes_of(const Value& v) { return size_of(v.dtype) * static_cast<size_t>(v.lanes); }
-
-  static void check_binary(BinaryOp op, DType t) {
-    const bool logic = op == BinaryOp::kAnd || op == BinaryOp::kOr || op == BinaryOp::kXor;
-    const bool integer_only =
-        logic || op == BinaryOp::kMod || op == BinaryOp::kShl || op == BinaryOp::kShr;
-    require(!is_narrow_float(t), "arithmetic on {}; cast to f32 first", nimble::name_of(t));
-    require(t == DType::kBool ? logic
-            : is_float(t)     ? !integer_only
-                              : op != BinaryOp::kScale,
-            "{} of {}", name_of(op), nimble::name_of(t));
   }
 
   void condition(const Condition& c) {
@@ -745,24 +639,9 @@ class Verifier {
     const TileFragmentRow& row = tile_row_of(s.tile_fragment);
     require(s.tiles.size() == 3, "{} takes three matrix registers, not {}", row.name,
             s.tiles.size());
-    const DType types[] = {row.sum, row.a, row.b};
-    for (size_t i = 0; i < 3; ++i) {
-      tile(s.tiles[i], false);
-      const Buffer& b = *s.tiles[i].buffer;
-      require(b.dtype == types[i], "{} takes {} for {}, which is {}", row.name,
-              nimble::name_of(types[i]), b.name, nimble::name_of(b.dtype));
-      require(b.rows <= row.rows && size_of(b.dtype) * static_cast<size_t>(b.lanes) <=
-                                        static_cast<size_t>(row.row_bytes),
-              "{} takes up to {} rows of {} bytes; {} has more", row.name, row.rows, row.row_bytes,
-              b.name);
-    }
+    for (const TileRef& t : s.tiles) tile(t, false);
     const Buffer &sum = *s.tiles[0].buffer, &a = *s.tiles[1].buffer, &b = *s.tiles[2].buffer;
-    require(&a != &b, "both factors of {} are of {}; they need buffers of their own", row.name,
-            a.name);
-    require(a.lanes % row.group == 0, "rows of {} have {} elements; {} takes groups of {}", a.name,
-            a.lanes, row.name, row.group);
-    require(b.lanes == row.group * sum.lanes, "rows of {} have {} elements; {} are needed for {}",
-            b.name, b.lanes, row.group * sum.lanes, sum.name);
+    check_tile_operands(row, sum, a, b);
     const Dim groups = a.lanes / row.group;
     require(shaped_.at(&b).rows == groups, "{} takes {} rows, but rows of {} have {} groups",
             b.name, shaped_.at(&b).rows.str(), a.name, groups.str());

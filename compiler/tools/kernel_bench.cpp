@@ -7,8 +7,9 @@
 // milliseconds, and both sides of a ratio must see the same machine. `peak_share` is the median of
 // these paired ratios, `share_low` and `share_high` their quartiles. `best_share` is the fastest
 // iteration's part of the highest peak seen. Products of bf16, f16 and 8 bits are measured against
-// the peak of their own instructions, in matrix registers where the machine has them. Where bytes
-// are multiplied as i16, "u8s8-bytes" has them multiplied as bytes all the same.
+// the peak of their own instructions, all those that a dot takes, in matrix registers where the
+// machine has them. Where bytes are multiplied as i16, "u8s8-bytes" has them multiplied as bytes
+// all the same.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -27,7 +29,6 @@
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
-#include "compiler/kernels/templates/widened_bytes.h"
 #include "compiler/tools/kernel_runner.h"
 
 namespace nimble {
@@ -41,16 +42,17 @@ namespace kb = kir::build;
 
 constexpr int64_t kPeakSteps = 32000;  // about 0.2 ms, a product's time
 
-// What every thread multiplies and adds in registers, and stores once.
+// What every thread multiplies and adds, its sums in registers, which it stores once.
 struct Peak {
   kir::Function kernel;
-  int64_t results = 0;  // elements of 4 bytes that a thread stores
-  double flops = 0;     // of a thread
+  int64_t results = 0;     // elements of 4 bytes that a thread stores
+  double flops = 0;        // of a thread
+  std::vector<size_t> in;  // bytes of the operands that all threads read
 };
 
-// A kernel of one buffer, whose threads each run `body` with their number as "t".
-Peak peak_of(DType sum, int64_t results, double flops, const kir::BufferRef& out,
-             std::vector<kir::BufferRef> registers, kir::StmtRef body) {
+// A kernel of `in` and `out`, whose threads each run `body` with their number as "t".
+Peak peak_of(DType sum, int64_t results, double flops, const std::vector<kir::BufferRef>& in,
+             const kir::BufferRef& out, std::vector<kir::BufferRef> registers, kir::StmtRef body) {
   Peak p{{}, results, flops};
   kir::Function& f = p.kernel;
   f.name = "peak";
@@ -62,8 +64,17 @@ Peak peak_of(DType sum, int64_t results, double flops, const kir::BufferRef& out
   output.access = exec::Access::kOut;
   output.dtype = sum;
   output.dims = {(Dim::symbol("s0") * results).to_program({"s0"})};
-  f.contract.arguments = {count, output};
-  f.arguments = {out};
+  f.contract.arguments = {count};
+  for (const kir::BufferRef& b : in) {
+    exec::KernelArgument operand;
+    operand.dtype = b->dtype;
+    operand.dims = {b->extent.to_program({"s0"})};
+    f.contract.arguments.push_back(operand);
+    f.arguments.push_back(b);
+    p.in.push_back(static_cast<size_t>(*b->extent.as_constant()) * size_of(b->dtype));
+  }
+  f.contract.arguments.push_back(output);
+  f.arguments.push_back(out);
   f.registers = std::move(registers);
   f.facts.set("s0", {1, 1024, 1});
   f.body = kb::loop(kir::LoopKind::kThread, "t", 0, Dim::symbol("s0"), std::move(body));
@@ -77,13 +88,16 @@ kir::BufferRef peak_output(DType t, int64_t results) {
   return out;
 }
 
-// In vectors: multiply-adds, or dots of narrow operands.
+// In vectors: multiply-adds, or dots of narrow operands. A dot is several instructions where none
+// makes all of it, and those that take its operands alone would run once, ahead of the loop, if
+// these stayed as they are. So they are a tile's (tile.h): they lie in L1 and change with each step.
 Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
+  constexpr int kVectors = 2;
+  constexpr int64_t kSteps = 64;  // before the operands come again
+  static_assert(kPeakSteps % kSteps == 0);
   const int sums = std::min(24, target.vector_registers - 4), lanes = target.lanes_f32();
   // Bytes may be multiplied as i16.
   const auto fragment = kernels::packing_fragment(target, types.rhs);
-  const DType lhs = fragment ? kir::row_of(*fragment).a : types.lhs;
-  const DType rhs = fragment ? kir::row_of(*fragment).b : types.rhs;
   const int group = kernels::group_of(fragment);
   const kir::BufferRef out = peak_output(types.sum, int64_t{sums} * lanes);
   const kir::BufferRef acc = kb::buffer("acc", kir::Scope::kRegister, types.sum, sums, lanes);
@@ -91,19 +105,41 @@ Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
   const auto each = [&](kir::StmtRef s) {
     return kb::loop(kir::LoopKind::kUnroll, "i", 0, sums, std::move(s));
   };
-  const auto number = [](DType t, int n) {
-    return is_float(t) ? kb::number(t, 0.5, n) : kb::integer(t, 3, n);
+  const auto often = [](const char* var, int64_t count, kir::StmtRef s) {
+    return kb::loop(kir::LoopKind::kSerial, var, 0, count, std::move(s));
   };
   const kir::ValueRef sum = kb::reg(acc, i);
-  const kir::ValueRef next =
-      fragment ? kb::dot(*fragment, number(lhs, group * lanes), number(rhs, group * lanes), sum)
-               : kb::fma(sum, kb::f32(0.5, lanes), kb::f32(0.25, lanes));
-  return peak_of(
-      types.sum, int64_t{sums} * lanes, 2.0 * group * sums * lanes * kPeakSteps, out, {acc},
-      kb::seq(
-          {each(kb::set_reg(acc, i, kb::load(out, at, lanes))),
-           kb::loop(kir::LoopKind::kSerial, "k", 0, kPeakSteps, each(kb::set_reg(acc, i, next))),
-           each(kb::store(out, at, sum))}));
+  std::vector<kir::BufferRef> in, registers = {acc};
+  kir::StmtRef steps;
+  if (fragment) {
+    kernels::RegisterTile tile;
+    tile.rows = sums / kVectors;
+    tile.vectors = kVectors;
+    tile.lanes = lanes;
+    tile.dtype = types.sum;
+    tile.fragment = fragment;
+    tile.accumulators = acc;
+    tile.panel = kernels::panel_registers(types.sum, kVectors, lanes, fragment);
+    tile.lhs = kb::buffer("lhs", kir::Scope::kArgument, kir::row_of(*fragment).a,
+                          tile.rows * kSteps * group);
+    tile.rhs = kb::buffer("rhs", kir::Scope::kArgument, kir::row_of(*fragment).b,
+                          kVectors * kSteps * group * lanes);
+    tile.lhs_index = [=](const Dim& row, const Dim& k) { return (row * kSteps + k) * group; };
+    tile.rhs_index = [=](const Dim& v, const Dim& k) {
+      return (k * kVectors + v) * (group * lanes);
+    };
+    tile.k_extent = kSteps;
+    in = {tile.lhs, tile.rhs};
+    registers.push_back(tile.panel);
+    steps = often("again", kPeakSteps / kSteps, kernels::tile_product(tile, "t_"));
+  } else {
+    const kir::ValueRef next = kb::fma(sum, kb::f32(0.5, lanes), kb::f32(0.25, lanes));
+    steps = often("k", kPeakSteps, each(kb::set_reg(acc, i, next)));
+  }
+  return peak_of(types.sum, int64_t{sums} * lanes, 2.0 * group * sums * lanes * kPeakSteps, in, out,
+                 std::move(registers),
+                 kb::seq({each(kb::set_reg(acc, i, kb::load(out, at, lanes))), std::move(steps),
+                          each(kb::store(out, at, sum))}));
 }
 
 // In matrix registers: 2 x 2 products a step.
@@ -127,7 +163,7 @@ Peak tile_peak(kir::TileFragment fragment) {
       kb::seq({kb::seq(begin), kb::loop(kir::LoopKind::kSerial, "k", 0, steps, kb::seq(step)),
                kb::seq(end)});
   return peak_of(
-      row.sum, results, 8.0 * row.rows * columns * depth * static_cast<double>(steps), out,
+      row.sum, results, 8.0 * row.rows * columns * depth * static_cast<double>(steps), {}, out,
       {acc, a, b},
       kb::with_tiles({{acc, row.rows}, {a, row.rows}, {b, depth / row.group}}, std::move(body)));
 }
@@ -135,13 +171,19 @@ Peak tile_peak(kir::TileFragment fragment) {
 // The machine's multiply-adds of operands of these types, by the fastest of its instructions.
 class PeakMeter {
  public:
-  explicit PeakMeter(const Types& types) : peak_(make(types)), kernel_(peak_.kernel) {}
+  explicit PeakMeter(const Types& types) : peak_(make(types)), kernel_(peak_.kernel) {
+    // Bytes that are a number of moderate size in each type.
+    for (const size_t bytes : peak_.in) in_.emplace_back(bytes, std::byte{0x3c});
+  }
 
   // Of `threads` threads in GF/s: one short run.
   double measure(rt::ThreadPool& pool, int threads) {
     out_.resize(static_cast<size_t>(peak_.results * threads));
+    std::vector<void*> buffers;
+    for (std::vector<std::byte>& operand : in_) buffers.push_back(operand.data());
+    buffers.push_back(out_.data());
     const double start = now();
-    kernel_.run(pool, threads, {out_.data()}, {threads});
+    kernel_.run(pool, threads, std::move(buffers), {threads});
     return peak_.flops * threads / (now() - start) / 1e9;
   }
 
@@ -154,6 +196,7 @@ class PeakMeter {
 
   Peak peak_;
   Kernel kernel_;
+  std::vector<std::vector<std::byte>> in_;
   std::vector<float> out_;
 };
 

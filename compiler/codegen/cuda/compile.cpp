@@ -1,13 +1,14 @@
-// CUDA C++ to a cubin, or to assembly for a driver to compile, and what the assembler says of it.
+// CUDA C++ to a cubin, or to assembly for a driver to compile.
 #include <elf.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <sstream>
 
+#include "compiler/codegen/cuda/assembler_log.h"
 #include "compiler/codegen/cuda/cuda.h"
 #include "compiler/codegen/cuda/emitter.h"
+#include "compiler/codegen/cuda/kept_code.h"
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/parallel.h"
 #include "compiler/kernels/unroll.h"
@@ -99,36 +100,6 @@ std::map<std::string, uint64_t> code_bytes(const std::vector<uint8_t>& cubin) {
   return out;
 }
 
-// The number before a word, as in "16 registers"; 0 if there is none.
-int64_t number_before(const std::string& line, const std::string& word) {
-  const size_t end = line.find(word);
-  if (end == std::string::npos) return 0;
-  size_t begin = end;
-  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
-  return begin == end ? 0 : std::stoll(line.substr(begin, end - begin));
-}
-
-// Of ptxas -v: a line with the kernel's name, and then its numbers.
-std::map<std::string, CudaResources> resources_of(const std::string& log) {
-  std::map<std::string, CudaResources> out;
-  std::istringstream in(log);
-  std::string kernel;
-  for (std::string line; std::getline(in, line);) {
-    if (line.find("Compiling entry function") != std::string::npos) {
-      const size_t begin = line.find('\''), end = line.find('\'', begin + 1);
-      kernel = end == std::string::npos ? "" : line.substr(begin + 1, end - begin - 1);
-    }
-    if (kernel.empty()) continue;
-    CudaResources& r = out[kernel];
-    r.spill_bytes +=
-        number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
-    if (line.find("Used ") == std::string::npos) continue;
-    r.registers = static_cast<int>(number_before(line, " registers"));
-    r.shared_bytes = number_before(line, " bytes smem");
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string why_no_cuda() {
@@ -166,36 +137,16 @@ std::string cuda_source(const kir::Function& f, const kernels::TargetInfo& targe
 
 namespace {
 
-// What the cache keeps of a compilation: how long the log is, the log, the code.
-std::vector<uint8_t> packed(const Nvrtc::Output& output) {
-  const uint64_t log = output.log.size();
-  std::vector<uint8_t> out(sizeof log);
-  std::memcpy(out.data(), &log, sizeof log);
-  out.insert(out.end(), output.log.begin(), output.log.end());
-  out.insert(out.end(), output.code.begin(), output.code.end());
-  return out;
-}
-
-std::optional<Nvrtc::Output> unpacked(const std::vector<uint8_t>& bytes) {
-  uint64_t log = 0;
-  if (bytes.size() < sizeof log) return std::nullopt;
-  std::memcpy(&log, bytes.data(), sizeof log);
-  if (log > bytes.size() - sizeof log) return std::nullopt;
-  const auto begin = bytes.begin() + sizeof log, end = begin + static_cast<ptrdiff_t>(log);
-  return Nvrtc::Output{{end, bytes.end()}, "", {begin, end}};
-}
-
 CudaObject compile_one(const kir::Function& f, const kernels::TargetInfo& target,
                        CodeCache* cache) {
   CudaObject out;
   const std::string source = preamble(f) + kernel_source(f, target, &out.argument_alignment);
   const Nvrtc& compiler = nvrtc();  // without it nothing is compiled, whatever is in the cache
-  const std::string made_of = target.level + "\n" + cuda_backend_version() + "\n";
   kir::Function anonymous = f;
   anonymous.name = "kernel";
-  out.function = {f.name,
-                  hex(hash128(made_of + kir::print(anonymous) + cuda_source(anonymous, target)))};
-  const Hash128 key = CodeCache::key_of(made_of + Nvrtc::options_text() + "\n" + source);
+  out.function = {f.name, hex(hash128(maker_of(target) + kir::print(anonymous) +
+                                      cuda_source(anonymous, target)))};
+  const Hash128 key = key_of_cuda(source, target);
   std::optional<Nvrtc::Output> output;
   if (cache)
     if (const auto kept = cache->find(key)) output = unpacked(*kept);

@@ -50,9 +50,9 @@ struct CudaObject {
   CompiledFunction function;
   std::vector<uint8_t> bytes;
   CudaResources resources;
-  // What the assembler says where it waits behind products of a group of warps (nvrtc.h); "" if it
-  // lets them go on side by side, or a driver will assemble the kernel. Whether such a kernel will
-  // do, who asked for it knows: it is right, and as slow as this compiler makes it.
+  // What the assembler says where it waits behind products of a group of warps (assembler_log.h);
+  // "" if it lets them go on side by side, or a driver will assemble the kernel. Whether such a
+  // kernel will do, who asked for it knows: it is right, and as slow as this compiler makes it.
   std::string serialized;
   // Bytes of the widest access to an argument: a multiple of them is each one's address to be,
   // whatever its buffer claims. At most 16.

@@ -58,17 +58,6 @@ struct Nvrtc::Functions {
   const char* (*error)(int result);
 };
 
-std::string serialized_products(const std::string& log) {
-  for (const char* said :
-       {"wgmma.mma_async instructions are serialized", "warpgroup.wait is injected"}) {
-    const size_t at = log.find(said);
-    if (at == log.npos) continue;
-    const size_t begin = log.rfind('\n', at) + 1;  // npos + 1: of the first line
-    return log.substr(begin, log.find('\n', at) - begin);
-  }
-  return {};
-}
-
 Nvrtc::Nvrtc(void* library) {
   static Functions f;  // there is one library
   const auto find = [&](auto& function, const char* name) {

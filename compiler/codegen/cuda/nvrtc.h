@@ -7,12 +7,6 @@
 
 namespace nimble::codegen {
 
-// What the assembler says of a kernel where it waits behind each product of a group of warps (C7510
-// and its neighbours), or somewhere we did not (C7517), since it cannot see that nobody touches the
-// sums meanwhile, or lacks registers for them; "" if nothing. Such a kernel is right, and has lost
-// what such products are for.
-std::string serialized_products(const std::string& log);
-
 class Nvrtc {
  public:
   // The library that NIMBLE_NVRTC names (a file, or the folder of it), else the system's. Null

@@ -2,8 +2,10 @@
 // 512 bits; wider ones are cut in halves, narrower ones are filled up, so that every width gives
 // the row's bits. Elsewhere the expansion in other values, but where a machine has instructions
 // that come to its bits in fewer: those of AArch64, and for bytes those of x86-64 that add up pairs
-// of words. The even bytes of both factors are words there, and the odd ones are, whose products
+// of i16. The even bytes of both factors are i16 there, and the odd ones are, whose products
 // and sums are exact in 32 bits. That is as many operations as f32 takes for as many terms.
+//
+// A word has 32 bits here, as in kernels/fragments.cpp; Intel's manuals give it 16 (pmaddwd).
 #include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -45,22 +47,22 @@ ID intrinsic_of(kir::Fragment f, int bits) {
   NIMBLE_UNREACHABLE();
 }
 
-// Takes two vectors of words; gives the sums of neighbouring products.
-ID pairs_of_words(int bits) {
+// Takes two vectors of i16; gives the sums of neighbouring products.
+ID pairs_of_i16(int bits) {
   return bits == 128   ? llvm::Intrinsic::x86_sse2_pmadd_wd
          : bits == 256 ? llvm::Intrinsic::x86_avx2_pmadd_wd
                        : llvm::Intrinsic::x86_avx512_pmaddw_d_512;
 }
 
-// The widest vectors of words whose products a target adds up in pairs; 0 if it does not.
-int widest_words(const kernels::TargetInfo& target) {
+// The widest vectors of i16, in bits, whose products a target adds up in pairs; 0 if it does not.
+int widest_i16(const kernels::TargetInfo& target) {
   return target.has("avx512bw") ? 512 : target.has("avx2") ? 256 : target.has("ssse3") ? 128 : 0;
 }
 
 // The widest sums that there is a way for; 0: only the expansion.
 int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
   if (kir::has_instruction(row, target)) return 512;
-  if (const int words = widest_words(target); words > 0 && is_int(row.sum)) return words;
+  if (const int pairs = widest_i16(target); pairs > 0 && is_int(row.sum)) return pairs;
   return kir::has_otherwise(row, target) ? kNarrowest : 0;
 }
 
@@ -129,10 +131,10 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
   if (!kir::has_instruction(row, target_)) {
-    if (widest_words(target_) == 0) return dot_by_neon(row.id, a, c, sum);
+    if (widest_i16(target_) == 0) return dot_by_neon(row.id, a, c, sum);
     return row.id == kir::Fragment::kS16Pairs
-               ? added(sum, b_.CreateIntrinsic(pairs_of_words(bits), {}, {a, c}))
-               : dot_by_words(a, c, sum, bits);
+               ? added(sum, b_.CreateIntrinsic(pairs_of_i16(bits), {}, {a, c}))
+               : dot_by_i16(a, c, sum, bits);
   }
   const ID id = intrinsic_of(row.id, bits);
   // LLVM's versions differ in how they type the factors (words, or elements).
@@ -190,14 +192,14 @@ llvm::Value* Emitter::dot_by_neon(kir::Fragment f, llvm::Value* a, llvm::Value* 
   return b_.CreateSub(all, product(id, zero, less));
 }
 
-// Of quads, unsigned times signed, as two products of words.
-llvm::Value* Emitter::dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits) {
-  llvm::Type* words = llvm::FixedVectorType::get(b_.getInt16Ty(), static_cast<unsigned>(bits / 16));
-  const auto number = [&](uint64_t v) { return llvm::ConstantInt::get(words, v); };
-  llvm::Value* x = b_.CreateBitCast(a, words);
-  llvm::Value* y = b_.CreateBitCast(c, words);
+// Of quads, unsigned times signed, as two products of pairs of i16.
+llvm::Value* Emitter::dot_by_i16(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits) {
+  llvm::Type* i16 = llvm::FixedVectorType::get(b_.getInt16Ty(), static_cast<unsigned>(bits / 16));
+  const auto number = [&](uint64_t v) { return llvm::ConstantInt::get(i16, v); };
+  llvm::Value* x = b_.CreateBitCast(a, i16);
+  llvm::Value* y = b_.CreateBitCast(c, i16);
   const auto product = [&](llvm::Value* l, llvm::Value* r) {
-    return b_.CreateIntrinsic(pairs_of_words(bits), {}, {l, r});
+    return b_.CreateIntrinsic(pairs_of_i16(bits), {}, {l, r});
   };
   llvm::Value* even =
       product(b_.CreateAnd(x, number(0xff)), b_.CreateAShr(b_.CreateShl(y, number(8)), number(8)));

@@ -20,7 +20,7 @@ using llvm::Intrinsic::ID;
 // The layout of a configuration, in bytes.
 constexpr int kConfigBytes = 64, kRowBytesAt = 16, kRowsAt = 48;
 constexpr uint8_t kPalette = 1;  // 8 registers of 16 rows of 64 bytes
-constexpr int kWords = kConfigBytes / 8;
+constexpr int kParts = kConfigBytes / 8;
 
 ID intrinsic_of(kir::TileFragment f) {
   switch (f) {
@@ -36,10 +36,10 @@ ID intrinsic_of(kir::TileFragment f) {
 
 }  // namespace
 
-// The configuration as eight words; all numbers of rows lie in one of them.
+// The configuration as eight i64; all numbers of rows lie in one of them.
 llvm::Value* Emitter::tile_config(const kir::Stmt& s) {
-  std::array<uint64_t, kWords> words{};
-  const auto set = [&](int byte, uint64_t value) { words[byte / 8] |= value << (8 * (byte % 8)); };
+  std::array<uint64_t, kParts> parts{};
+  const auto set = [&](int byte, uint64_t value) { parts[byte / 8] |= value << (8 * (byte % 8)); };
   set(0, kPalette);
   llvm::Value* rows = nullptr;  // those that are not known
   int next = 0;
@@ -60,12 +60,12 @@ llvm::Value* Emitter::tile_config(const kir::Stmt& s) {
     }
     if (several) rows = rows ? b_.CreateOr(rows, several) : several;
   }
-  llvm::SmallVector<llvm::Constant*, kWords> constants;
-  for (const uint64_t w : words) constants.push_back(b_.getInt64(w));
+  llvm::SmallVector<llvm::Constant*, kParts> constants;
+  for (const uint64_t p : parts) constants.push_back(b_.getInt64(p));
   llvm::Value* config = llvm::ConstantVector::get(constants);
   if (!rows) return config;
-  constexpr int kWord = kRowsAt / 8;
-  return b_.CreateInsertElement(config, b_.CreateOr(rows, constants[kWord]), uint64_t{kWord});
+  constexpr int kPart = kRowsAt / 8;
+  return b_.CreateInsertElement(config, b_.CreateOr(rows, constants[kPart]), uint64_t{kPart});
 }
 
 void Emitter::tiles(const kir::Stmt& s) {

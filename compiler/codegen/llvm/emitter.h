@@ -90,7 +90,7 @@ class Emitter {
   llvm::Value* dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::Value* c, llvm::Value* sum,
                       int lanes);
   llvm::Value* dot_by_neon(kir::Fragment f, llvm::Value* a, llvm::Value* c, llvm::Value* sum);
-  llvm::Value* dot_by_words(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
+  llvm::Value* dot_by_i16(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
   llvm::Value* added(llvm::Value* sum, llvm::Value* products);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
 

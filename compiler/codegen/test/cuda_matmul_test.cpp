@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "compiler/codegen/cuda/assembler_log.h"
 #include "compiler/codegen/cuda/cuda.h"
-#include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/test/cuda_kernels.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"

@@ -349,7 +349,7 @@ class Conv2dNhwcLowering {
                     kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(one)));
   }
 
-  // The product of a tile of so many pixels, but for where its operands lie.
+  // The product of a tile of so many pixels, but for its left-hand side and where operands lie.
   RegisterTile product_of(int rows, const Panel& panel) const {
     RegisterTile t;
     t.rows = rows;
@@ -360,7 +360,6 @@ class Conv2dNhwcLowering {
     t.unroll = unroll_;
     t.accumulators = accumulators_;
     t.panel = panel_;
-    t.lhs = p_.image;
     t.rhs = p_.weights;
     if (panel.columns == Columns::kSome && p_.stored == 0)
       t.rhs_valid = [this](const Dim& v) {

@@ -7,7 +7,6 @@
 #include "compiler/kernels/group.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/tile.h"
-#include "compiler/kernels/templates/widened_bytes.h"
 
 namespace nimble::kernels {
 
@@ -93,10 +92,10 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
   p.dtype = p.frame.anchor->var->type->dtype;
   if (!is_float(p.dtype) && p.dtype != DType::kI32) return {};
   if (size_of(p.dtype) < 4) return {};
-  p.image = parameter_buffer(w, p.frame, e.args[0]);
+  const BufferRef whole = parameter_buffer(w, p.frame, e.args[0]);
+  if (!whole && parts) p.sources = sources_of(w, p.frame, e.args[0]);
+  p.image = p.sources.empty() ? whole : p.sources[0].image;
   p.weights = parameter_buffer(w, p.frame, e.args[1]);
-  if (!p.image && parts) p.sources = sources_of(w, p.frame, e.args[0]);
-  if (!p.sources.empty()) p.image = p.sources[0].image;
   if (!p.image || (!p.weights && !e.args[1].is_constant())) return {};
   if (packed) p.layout = ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"));
   const DType weights_type = p.weights ? p.weights->dtype : p.dtype;

@@ -24,7 +24,8 @@ struct ConvNhwc {
   };
 
   Frame frame;
-  kir::BufferRef image, weights;                  // weights: null if they are one constant element
+  kir::BufferRef image;                           // of the first source, as the workload has it
+  kir::BufferRef weights;                         // null if they are one constant element
   DType dtype{};                                  // of the sums and the result
   std::optional<kir::Fragment> fragment;          // if it multiplies image and weights
   std::vector<kir::Dim> in, out;                  // NHWC, also of an image that is NCHW in memory

@@ -17,7 +17,7 @@ namespace nimble::kernels {
 // group of a pixel's channels, which are a multiple of it.
 struct ConvProduct : ConvNhwc, Panels {
   // Whether image and weights are bytes that are multiplied as i16 (widened_bytes.h).
-  bool widens() const { return fragment && image->dtype != kir::row_of(*fragment).a; }
+  bool widens() const { return is_widened(fragment, image->dtype); }
   // An image is so many planes, one behind the other, of pixels with so many channels each.
   int64_t planes() const { return channels_first ? channels : 1; }
   int64_t depth() const { return channels_first ? 1 : channels; }
@@ -48,7 +48,8 @@ std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const Con
 // index.
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
 
-// Where a product widens its images: makes its sources parts of the copies that are given back.
+// Where a product widens its images: makes its sources parts of the copies that are given back;
+// `image` remains what is copied.
 std::vector<Widened> widen_images(ConvProduct& p);
 
 }  // namespace nimble::kernels

@@ -79,12 +79,12 @@ std::string dense_layout(const TargetInfo& t, DType weights, int64_t n) {
 }
 
 std::string groupwise_layout(const TargetInfo& t, int64_t n) {
-  const kir::FragmentRow& bytes = kir::row_of(kir::Fragment::kU8S8Quads);
+  const kir::Fragment bytes = *fragment_of(DType::kI8);
   const std::string layout = dense_layout(t, DType::kI8, n);
-  if (tile_fragment_of(t, DType::kI8) || kir::multiplies(bytes, t)) return layout;
-  ir::Layout pairs = *ir::parse_layout(layout);
-  pairs.group = kir::row_of(kir::Fragment::kS16Pairs).group;
-  return pairs.str();
+  if (tile_fragment_of(t, DType::kI8) || multiplying_fragment(t, bytes)) return layout;
+  ir::Layout widened = *ir::parse_layout(layout);
+  widened.group = group_of(fragments_for(bytes).back());
+  return widened.str();
 }
 
 DType rows_type(const TargetInfo& t, DType weights, bool in_groups) {
@@ -108,7 +108,7 @@ struct Product : PackedMatmul, Panels {
   // Whether the weights are converted on the way.
   bool converts() const { return !fragment && rhs->dtype != dtype; }
   // Whether rows are bytes that become i16 ahead of the product (widened_bytes.h).
-  bool widens() const { return fragment && lhs->dtype != kir::row_of(*fragment).a; }
+  bool widens() const { return is_widened(fragment, lhs->dtype); }
   // A share of the panels widens all rows: of too few, that is much of its work.
   bool has_few_panels() const { return panels() < 32; }
 };

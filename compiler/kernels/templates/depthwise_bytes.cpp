@@ -29,7 +29,6 @@
 #include <functional>
 #include <map>
 
-#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
@@ -56,14 +55,6 @@ std::optional<ConvNhwc> analyse(const Workload& w) {
   return p;
 }
 
-// How a target multiplies: by a fragment, or element by element.
-std::optional<kir::Fragment> fragment_for(const TargetInfo& t) {
-  const kir::FragmentRow& quads = kir::row_of(kir::Fragment::kU8S8Quads);
-  if (kir::multiplies(quads, t)) return quads.id;
-  if (kir::has_otherwise(kir::row_of(kir::Fragment::kS16Pairs), t)) return kir::Fragment::kS16Pairs;
-  return {};
-}
-
 int lanes_for(const ConvNhwc& p, const TargetInfo& t) {
   const auto narrow = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(p.groups)));
   return static_cast<int>(std::min<int64_t>(lanes_of(t, DType::kI32), narrow));
@@ -78,7 +69,7 @@ class DepthwiseBytesLowering {
       : w_(w),
         p_(p),
         named_(w),
-        fragment_(fragment_for(t)),
+        fragment_(multiplying_fragment(t, *p.fragment)),
         group_(group_of(fragment_)),
         lanes_(lanes_for(p, t)),
         rows_(static_cast<int>(knob_int(c, "rows"))),
@@ -342,8 +333,8 @@ class DepthwiseBytesLowering {
   const Workload& w_;
   const ConvNhwc& p_;
   NamedExtents named_;
-  std::optional<kir::Fragment> fragment_;
-  int group_;  // rows of a word
+  std::optional<kir::Fragment> fragment_;  // by which the target multiplies; nothing: it does not
+  int group_;                              // rows of a word
   int lanes_, rows_;
   int64_t vectors_, block_;
   int64_t whole_, rest_;  // vectors of channels without a mask; channels of the last

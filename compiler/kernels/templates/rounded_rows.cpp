@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
 
@@ -23,9 +24,7 @@ constexpr int kMost = 0, kLeast = 1, kPoison = 2;
 }  // namespace
 
 std::optional<kir::Fragment> RoundedRows::fragment_of(const ir::Layout& layout) {
-  for (const kir::Fragment f : {kir::Fragment::kU8S8Quads, kir::Fragment::kS16Pairs})
-    if (kir::row_of(f).group == layout.group) return f;
-  return {};
+  return fragment_of_groups(DType::kU8, DType::kI8, DType::kI32, layout.group);
 }
 
 RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRef x,

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "compiler/kernels/templates/widened_bytes.h"
+#include "compiler/kernels/fragments.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -39,6 +39,18 @@ std::optional<kir::Fragment> find_fragment(Predicate is_wanted) {
   return {};
 }
 
+// Whether a type has each value of another one.
+bool has_values(DType wide, DType narrow) {
+  if (wide == narrow) return true;
+  return is_int(wide) && is_int(narrow) && size_of(narrow) < size_of(wide) &&
+         (is_signed_int(wide) || is_unsigned_int(narrow));
+}
+
+// Whether a fragment can multiply operands of these types into such sums.
+bool can_multiply(const kir::FragmentRow& f, DType lhs, DType rhs, DType sum) {
+  return f.sum == sum && has_values(f.a, lhs) && has_values(f.b, rhs);
+}
+
 }  // namespace
 
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
@@ -56,6 +68,33 @@ int RegisterTile::operand_lanes() const {
 
 std::optional<kir::Fragment> fragment_of(DType rhs) {
   return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
+}
+
+std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group) {
+  return find_fragment([&](const kir::FragmentRow& f) {
+    return f.group == group && can_multiply(f, lhs, rhs, sum);
+  });
+}
+
+std::vector<kir::Fragment> fragments_for(kir::Fragment own) {
+  const kir::FragmentRow& row = kir::row_of(own);
+  std::vector<kir::Fragment> all = {own};
+  for (const kir::FragmentRow& f : kir::all_fragments())
+    if (f.id != own && can_multiply(f, row.a, row.b, row.sum)) all.push_back(f.id);
+  return all;
+}
+
+std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own) {
+  for (const kir::Fragment f : fragments_for(own))
+    if (kir::multiplies(kir::row_of(f), t)) return f;
+  return {};
+}
+
+std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights) {
+  const auto own = fragment_of(weights);
+  if (!own) return {};
+  if (const auto multiplies = multiplying_fragment(t, *own)) return multiplies;
+  return kir::is_taken(kir::row_of(*own), t) ? own : std::nullopt;
 }
 
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum) {

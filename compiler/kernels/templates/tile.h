@@ -72,6 +72,19 @@ inline constexpr int kBusySums = 6;
 // right-hand side; nothing if there is none.
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
 std::optional<kir::Fragment> fragment_of(DType rhs);
+// The fragment that multiplies operands of these types in groups of so many rows into such sums: as
+// they are, or in types that have each of their values. Nothing if there is none; floats in groups
+// of one are converted instead (is_converted).
+std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group);
+// The fragments that may multiply what one does, into the same sums: itself, then those of wider
+// types that have each value of its own (widened_bytes.h).
+std::vector<kir::Fragment> fragments_for(kir::Fragment own);
+// The first of these that a target has instructions for; nothing if it has none.
+std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own);
+// The fragment that weights of a type are packed for: that by which a target multiplies what the
+// first one for them does. Without instructions for any, this first one, or nothing if the target
+// does not take it (kir::is_taken): such weights, f16, are packed one by one and converted.
+std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights);
 // In how many neighbours the right-hand side should be packed for vectors of a target.
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum);
 // How many elements it takes of a row at a time; 1 without one.

@@ -1,9 +1,7 @@
 #include "compiler/kernels/templates/widened_bytes.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/loops.h"
 
@@ -12,7 +10,6 @@ namespace nimble::kernels {
 namespace kb = kir::build;
 using kir::BufferRef;
 using kir::Dim;
-using kir::FragmentRow;
 using kir::StmtRef;
 using kir::ValueRef;
 
@@ -20,32 +17,10 @@ namespace {
 
 constexpr int kUnroll = 4;  // vectors that are widened in a body
 
-// Whether a type has each value of another one.
-bool has_values(DType wide, DType narrow) {
-  if (wide == narrow) return true;
-  return is_int(wide) && is_int(narrow) && size_of(narrow) < size_of(wide) &&
-         (is_signed_int(wide) || is_unsigned_int(narrow));
-}
-
 }  // namespace
 
-std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights) {
-  const auto rows = kir::all_fragments();
-  const auto own = std::ranges::find(rows, weights, &FragmentRow::b);
-  if (own == rows.end()) return {};
-  if (kir::multiplies(*own, t)) return own->id;
-  for (const FragmentRow& row : rows)
-    if (row.sum == own->sum && has_values(row.a, own->a) && has_values(row.b, own->b) &&
-        kir::multiplies(row, t))
-      return row.id;
-  return kir::is_taken(*own, t) ? std::optional(own->id) : std::nullopt;
-}
-
-std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group) {
-  for (const FragmentRow& row : kir::all_fragments())
-    if (row.sum == sum && row.group == group && has_values(row.a, lhs) && has_values(row.b, rhs))
-      return row.id;
-  return {};
+bool is_widened(std::optional<kir::Fragment> fragment, DType lhs) {
+  return fragment && lhs != kir::row_of(*fragment).a;
 }
 
 StmtRef widen(const BufferRef& from, const Dim& first, const BufferRef& to, const Dim& place,

@@ -23,20 +23,11 @@
 #include <vector>
 
 #include "compiler/kernels/kernel_ir.h"
-#include "compiler/kernels/target.h"
 
 namespace nimble::kernels {
 
-// The fragment that weights of a type are packed for: the first one that takes them, but where a
-// target has no instruction for that and one for a fragment of a wider type, into the same sums,
-// this one. Nothing if there is none, or if the target does not take it (kir::is_taken): such
-// weights, f16 without an instruction for them, are packed one by one and converted.
-std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights);
-
-// The fragment that multiplies operands of these types in groups of so many rows into such sums: as
-// they are, or in types that have each of their values. Nothing if there is none; floats in groups
-// of one are converted instead (is_converted).
-std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group);
+// Whether a fragment takes operands of a type only widened to its own.
+bool is_widened(std::optional<kir::Fragment> fragment, DType lhs);
 
 // Copies `count` elements of `from`, from element `first` on, into `to`, from element `place` on,
 // in its type and so many at a time. `var` names the loop.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/image_cases.h"
 #include "compiler/kernels/test/operator_rows.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
@@ -11,49 +12,19 @@
 namespace nimble::kernels::testing {
 namespace {
 
-struct Filter {
-  int64_t channels, kh, kw, sh, sw, top, left, bottom, right, dh, dw;
-
-  bool fits(int64_t h, int64_t w) const {
-    return h + top + bottom > (kh - 1) * dh && w + left + right > (kw - 1) * dw;
-  }
-  std::string str() const { return fmt::format("{}x{}/{} of {} channels", kh, kw, sh, channels); }
-};
-
-Sizes sizes_of(const Filter& f) {
-  Sizes all;
-  for (const auto& s : Sizes{{1, 7, 7},
-                             {2, 9, 31},
-                             {1, 12, 18},
-                             {0, 8, 8},
-                             {1, 3, 43},
-                             {1, 1, 29},
-                             {1, 5, 1},
-                             {1, 0, 9},
-                             {1, 9, 0},
-                             {1, 4, 2},
-                             {3, 2, 15},
-                             {1, 6, 14}})
-    if (f.fits(s[1], s[2])) all.push_back(s);
-  return all;
-}
-
 constexpr const char* kRelu = "let %r = relu(%y);";
 
 // `behind`: statements that make %r of %y; `more`: parameters; `image`: its extents but channels.
-Case convolution(const Filter& f, const std::string& behind = kRelu, const std::string& more = "",
-                 const std::string& image = "b, h, w") {
-  Case c;
+Case of_bytes(const Filter& f, const std::string& behind = kRelu, const std::string& more = "",
+              const std::string& image = "b, h, w") {
+  Case c = convolution(f, "depthwise_bytes");
   c.text = fmt::format(
-      "fn @f(%x: Tensor[({13}, {0}), u8], %w: Tensor[({1}, {2}, 1, {0}), i8], "
-      "%c: Tensor[({0}), i32]{3}) {{ let %y = conv2d(%x, %w, %c) {{strides = [{4}, {5}], "
-      "pads = [{6}, {7}, {8}, {9}], dilations = [{10}, {11}], groups = {0}, out = i32, "
-      "skip_padding = true, layout = \"nhwc\"}}; {12} %r }}",
-      f.channels, f.kh, f.kw, more, f.sh, f.sw, f.top, f.left, f.bottom, f.right, f.dh, f.dw,
-      behind, image);
-  c.served_by = "depthwise_bytes";
+      "fn @f(%x: Tensor[({}, {}), u8], %w: Tensor[({}, {}, 1, {}), i8], %c: Tensor[({}), i32]{}) "
+      "{{ let %y = conv2d(%x, %w, %c) {{{}, groups = {}, out = i32, layout = \"nhwc\"}}; {} %r }}",
+      image, f.in, f.kh, f.kw, f.out, f.out, more, f.attributes(), f.groups, behind);
   c.oracle = by_reference(c.text);
-  c.sizes = sizes_of(f);
+  for (const auto& s : Sizes{{1, 0, 9}, {1, 9, 0}})
+    if (f.fits(s[1], s[2])) c.sizes.push_back(s);
   c.tolerance = 0;
   c.low = -127, c.high = 127;
   c.configurations = 4;
@@ -85,31 +56,31 @@ class DepthwiseBytes : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(DepthwiseBytes, WindowsStridesPaddingDilation) {
-  for (const Filter& f : {Filter{24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
-                          {58, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
-                          {40, 5, 5, 2, 2, 2, 2, 2, 2, 1, 1},
-                          {3, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2},
-                          {1, 3, 3, 1, 2, 0, 2, 1, 0, 1, 1},
-                          {160, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
-                          {16, 2, 3, 1, 1, 0, 0, 0, 0, 1, 1},
-                          {33, 7, 2, 3, 1, 3, 0, 2, 1, 1, 3},
-                          {32, 1, 1, 2, 2, 0, 0, 0, 0, 1, 1},
-                          {20, 1, 9, 1, 1, 0, 4, 0, 4, 1, 1},
-                          {20, 9, 1, 1, 2, 8, 0, 0, 0, 1, 1},
-                          {8, 2, 2, 1, 1, 2, 1, 1, 0, 1, 1}}) {
+  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 24, 24, 24},
+                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 58, 58, 58},
+                          {5, 5, 2, 2, 2, 2, 2, 2, 1, 1, 40, 40, 40},
+                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3},
+                          {3, 3, 1, 2, 0, 2, 1, 0, 1, 1, 1, 1, 1},
+                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 160, 160, 160},
+                          {2, 3, 1, 1, 0, 0, 0, 0, 1, 1, 16, 16, 16},
+                          {7, 2, 3, 1, 3, 0, 2, 1, 1, 3, 33, 33, 33},
+                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 32, 32, 32},
+                          {1, 9, 1, 1, 0, 4, 0, 4, 1, 1, 20, 20, 20},
+                          {9, 1, 1, 2, 8, 0, 0, 0, 1, 1, 20, 20, 20},
+                          {2, 2, 1, 1, 2, 1, 1, 0, 1, 1, 8, 8, 8}}) {
     SCOPED_TRACE(f.str());
-    check(convolution(f));
+    check(of_bytes(f));
     if (HasFatalFailure()) return;
   }
 }
 
 // Code for each column would be too much.
 TEST_P(DepthwiseBytes, LongFilters) {
-  for (const Filter& f : {Filter{24, 5, 33, 1, 1, 2, 16, 2, 16, 1, 1},
-                          {17, 1, 61, 1, 2, 0, 60, 0, 1, 1, 1},
-                          {16, 6, 29, 2, 1, 5, 28, 5, 28, 1, 2}}) {
+  for (const Filter& f : {Filter{5, 33, 1, 1, 2, 16, 2, 16, 1, 1, 24, 24, 24},
+                          {1, 61, 1, 2, 0, 60, 0, 1, 1, 1, 17, 17, 17},
+                          {6, 29, 2, 1, 5, 28, 5, 28, 1, 2, 16, 16, 16}}) {
     SCOPED_TRACE(f.str());
-    Case c = convolution(f);
+    Case c = of_bytes(f);
     c.configurations = 3;
     check(c);
     if (HasFatalFailure()) return;
@@ -118,7 +89,7 @@ TEST_P(DepthwiseBytes, LongFilters) {
 
 // Products of one sign, all of a filter's.
 TEST_P(DepthwiseBytes, ProductsOfOneSign) {
-  Case c = convolution({19, 5, 5, 1, 1, 2, 2, 2, 2, 1, 1});
+  Case c = of_bytes({5, 5, 1, 1, 2, 2, 2, 2, 1, 1, 19, 19, 19});
   c.sizes = {{1, 6, 9}};
   c.configurations = 1;
   for (const auto& [low, high] : {std::pair(-128.0, -128.0), std::pair(127.0, 127.0)}) {
@@ -139,7 +110,7 @@ TEST_P(DepthwiseBytes, QuantisedResults) {
         fmt::format(fmt::runtime(quantise), -7, "-128.0", "127.0", "i8"),
         fmt::format(fmt::runtime(quantise), 100, "3.0", "200.0", "u8")}) {
     SCOPED_TRACE(behind);
-    Case c = convolution({40, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, behind);
+    Case c = of_bytes({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 40, 40, 40}, behind);
     c.configurations = 3;
     check(c);
     if (HasFatalFailure()) return;
@@ -147,17 +118,17 @@ TEST_P(DepthwiseBytes, QuantisedResults) {
 }
 
 TEST_P(DepthwiseBytes, ResidualsOfBytes) {
-  Case c = convolution({24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
-                       "let %f = cast(%y) {dtype = f32}; let %m = mul(%f, 0.5f32); "
-                       "let %v = cast(%s) {dtype = f32}; let %r = add(%m, %v);",
-                       ", %s: Tensor[(b, h, w, 24), u8]");
+  Case c = of_bytes({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 24, 24, 24},
+                    "let %f = cast(%y) {dtype = f32}; let %m = mul(%f, 0.5f32); "
+                    "let %v = cast(%s) {dtype = f32}; let %r = add(%m, %v);",
+                    ", %s: Tensor[(b, h, w, 24), u8]");
   check(c);
 }
 
 TEST_P(DepthwiseBytes, KnownExtents) {
   for (const int64_t extent : {7, 14, 28}) {
-    Case c = convolution({32, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, kRelu, "",
-                         fmt::format("1, {0}, {0}", extent));
+    Case c = of_bytes({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 32, 32, 32}, kRelu, "",
+                      fmt::format("1, {0}, {0}", extent));
     c.sizes = {{}};
     check(c);
     if (HasFatalFailure()) return;
@@ -182,7 +153,7 @@ kir::ValueRef changed(const kir::ValueRef& v, const std::function<void(kir::Valu
 
 // Whether the default kernel of 3 x 3 taps still computes what it should after a change.
 bool is_right_after(const TargetInfo& target, const Change& change, int* changes) {
-  const Case c = convolution({24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1});
+  const Case c = of_bytes({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 24, 24, 24});
   const Workload w = workload_of(c.text);
   const Template* t = template_for(w, target);
   Lowered lowered = t->lower(w, t->default_config(w, target), target, "k");

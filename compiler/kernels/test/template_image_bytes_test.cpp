@@ -12,40 +12,44 @@ namespace {
 // Rows of a group of weights that are multiplied as bytes, and as i16.
 constexpr int64_t kByteRows = 4, kI16Rows = 2;
 
+// The convolution of each filter with weights in groups of so many rows.
+void check_filters(const std::vector<Filter>& filters, int64_t rows, int configurations,
+                   const Sizes& sizes = {}) {
+  for (const Filter& f : filters) {
+    SCOPED_TRACE(f.str());
+    Case c = packed_convolution(f, DType::kI8, {}, rows);
+    // A machine's own target may have matrix registers for bytes, but not for few filters.
+    if (rows == kByteRows && mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
+      c.served_by = "conv2d_tiles";
+    c.configurations = configurations;
+    if (!sizes.empty()) c.sizes = sizes;
+    check(c);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 // A pixel's channels are whole groups of four, and sums of bytes are exact.
 TEST(Conv2dNhwc, PackedQuads) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
-                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 4, 58},
-                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 68, 24},
-                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
-                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
-                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}}) {
-    SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kI8, {}, kByteRows);
-    // A machine's own target may have matrix registers for bytes, but not for few filters.
-    if (mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
-      c.served_by = "conv2d_tiles";
-    check(c);
-    if (HasFatalFailure()) return;
-  }
+  check_filters({{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 40},
+                 {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 4, 58},
+                 {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 68, 24},
+                 {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 24, 72},
+                 {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15},
+                 {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 16, 8}},
+                kByteRows, 10);
 }
 
 // The same as i16, in whole pairs, whatever the target has; the image is widened ahead.
 TEST(Conv2dNhwc, PackedPairsOfI16) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
-                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
-                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 58, 24},
-                          {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 40, 3},
-                          {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 1},
-                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 18, 72},
-                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 10, 15},
-                          {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 24, 8}}) {
-    SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kI8, {}, kI16Rows);
-    c.configurations = 5;
-    check(c);
-    if (HasFatalFailure()) return;
-  }
+  check_filters({{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40},
+                 {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 2, 58},
+                 {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 1, 58, 24},
+                 {5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 40, 3},
+                 {3, 3, 1, 1, 0, 0, 0, 0, 1, 1, 1, 40, 1},
+                 {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3, 18, 72},
+                 {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 10, 15},
+                 {3, 1, 2, 1, 1, 0, 0, 0, 1, 1, 4, 24, 8}},
+                kI16Rows, 5);
 }
 
 TEST(Conv2dNhwc, I16OfOneDimension) {
@@ -122,16 +126,10 @@ TEST(Conv2dNhwc, I16OfImagesOfOddChannelsAreNotTaken) {
 
 // No pixel is there, and every window meets padding alone.
 TEST(Conv2dNhwc, I16OfNothingButPadding) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 6, 9},
-                          {3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 24},
-                          {1, 5, 1, 1, 1, 4, 0, 4, 1, 1, 2, 4, 6}}) {
-    SCOPED_TRACE(f.str());
-    Case c = packed_convolution(f, DType::kI8, {}, kI16Rows);
-    c.configurations = 4;
-    c.sizes = {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}};
-    check(c);
-    if (HasFatalFailure()) return;
-  }
+  check_filters({{3, 3, 1, 1, 2, 2, 2, 2, 1, 1, 1, 6, 9},
+                 {3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 24},
+                 {1, 5, 1, 1, 1, 4, 0, 4, 1, 1, 2, 4, 6}},
+                kI16Rows, 4, {{1, 0, 7}, {1, 7, 0}, {2, 0, 0}, {1, 0, 43}, {2, 31, 0}, {1, 1, 1}});
 }
 
 // The largest products in size: nothing saturates or wraps on the way.

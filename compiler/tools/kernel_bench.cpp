@@ -90,7 +90,8 @@ kir::BufferRef peak_output(DType t, int64_t results) {
 
 // In vectors: multiply-adds, or dots of narrow operands. A dot is several instructions where none
 // makes all of it, and those that take its operands alone would run once, ahead of the loop, if
-// these stayed as they are. So they are a tile's (tile.h): they lie in L1 and change with each step.
+// these stayed as they are. So they are a tile's (tile.h): they lie in L1 and change with each
+// step.
 Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
   constexpr int kVectors = 2;
   constexpr int64_t kSteps = 64;  // before the operands come again

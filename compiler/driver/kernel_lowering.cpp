@@ -39,7 +39,17 @@ exec::Launch launch_of(const kir::Function& f) {
   for (size_t axis = 0; axis < out.grid.size(); ++axis)
     out.grid[axis] = f.launch->grid[axis].to_program(f.contract.symbols);
   out.threads = static_cast<uint32_t>(f.launch->threads);
+  if (const kir::Stmt* steps = kir::steps_of(f))
+    out.steps = steps->extent.to_program(f.contract.symbols);
   out.shared_bytes = static_cast<uint32_t>(kir::shared_bytes(f));
+  for (const kir::TensorMapRef& m : f.maps) {
+    exec::TensorMap& map = out.maps.emplace_back();
+    map.argument = static_cast<uint32_t>(
+        std::find(f.arguments.begin(), f.arguments.end(), m->buffer) - f.arguments.begin());
+    for (size_t axis = 0; axis < m->box.size(); ++axis)
+      map.axes.push_back({m->extents[axis].to_program(f.contract.symbols),
+                          static_cast<uint32_t>(m->box[axis])});
+  }
   return out;
 }
 

@@ -100,6 +100,8 @@ struct Traits {
   std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents
   Packs packs = Packs::kNothing;
   std::optional<CellOperands> cell;  // it is a recurrent cell
+  // It does all steps of that cell, whose operands it has, but for a row of gates for each step.
+  const char* steps_of = nullptr;
   // ---- work
   WorkRule sums = nullptr;   // terms that an element of the result adds up; default: 1
   WorkRule flops = nullptr;  // operations of a call; default: one an element of the results

@@ -458,6 +458,46 @@ StmtRef proxy_fence() {
   return make(StmtKind::kProxyFence);
 }
 
+namespace {
+
+std::shared_ptr<Stmt> of_signal(StmtKind kind, BufferRef signals, const Dim& index) {
+  auto s = make(kind);
+  s->buffer = std::move(signals);
+  s->index = index;
+  return s;
+}
+
+}  // namespace
+
+StmtRef signal_init(BufferRef signals, const Dim& index, int arrivals) {
+  auto s = of_signal(StmtKind::kSignalInit, std::move(signals), index);
+  s->count = arrivals;
+  return s;
+}
+
+StmtRef signal_arrive(BufferRef signals, const Dim& index, int bytes) {
+  auto s = of_signal(StmtKind::kSignalArrive, std::move(signals), index);
+  s->count = bytes;
+  return s;
+}
+
+StmtRef signal_wait(BufferRef signals, const Dim& index, const Dim& phase) {
+  auto s = of_signal(StmtKind::kSignalWait, std::move(signals), index);
+  s->phase = phase;
+  return s;
+}
+
+StmtRef tensor_copy(BufferRef shared, const Dim& to, TensorMapRef map, std::vector<Dim> coordinates,
+                    BufferRef signals, const Dim& index) {
+  same_type(*shared, *map->buffer);
+  auto s = of_signal(StmtKind::kTensorCopy, std::move(signals), index);
+  s->to_buffer = std::move(shared);
+  s->to_index = to;
+  s->map = std::move(map);
+  s->coordinates = std::move(coordinates);
+  return s;
+}
+
 Condition lt(const Dim& a, const Dim& b) {
   return {{{a, Condition::Op::kLt, b}}};
 }

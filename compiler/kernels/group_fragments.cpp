@@ -69,6 +69,11 @@ uint64_t descriptor_of(const GroupView& v) {
          static_cast<uint64_t>(s->code) << kSwizzleBit;
 }
 
+int64_t swizzled(const Swizzle& s, int64_t at) {
+  const int64_t phase = at / kPhaseBytes % (s.line_bytes / kPieceBytes);
+  return at ^ phase * kPieceBytes;
+}
+
 int64_t group_place(uint64_t descriptor, bool along_k, DType t, int64_t begin, int x, int k) {
   const Swizzle* swizzle = nullptr;
   for (const Swizzle& s : all_swizzles())
@@ -82,8 +87,7 @@ int64_t group_place(uint64_t descriptor, bool along_k, DType t, int64_t begin, i
     at += int64_t{in_lines} * size;
   else
     at += in_lines / span * bytes_at(descriptor, kSlabBit) + int64_t{in_lines % span} * size;
-  const int64_t phase = at / kPhaseBytes % (swizzle->line_bytes / kPieceBytes);
-  return at ^ phase * kPieceBytes;
+  return swizzled(*swizzle, at);
 }
 
 // As the sums of two fragments m16n8 of each warp, side by side.

@@ -32,6 +32,9 @@ int widest_span(DType t, int extent);
 // All of a view's descriptor but the address, which is its low 14 bits in units of kPieceBytes.
 uint64_t descriptor_of(const GroupView& v);
 
+// Where byte `at` of a buffer lies that is aligned to the swizzle's pattern.
+int64_t swizzled(const Swizzle& s, int64_t at);
+
 // Byte from the buffer's begin of the element in row (a) or column (b) `x` at place `k` of a view
 // that begins at byte `begin` of it.
 int64_t group_place(uint64_t descriptor, bool along_k, DType t, int64_t begin, int x, int k);

@@ -365,6 +365,10 @@ class Thread {
       case StmtKind::kGroupCommit:
       case StmtKind::kGroupWait:
       case StmtKind::kProxyFence:
+      case StmtKind::kSignalInit:
+      case StmtKind::kSignalArrive:
+      case StmtKind::kSignalWait:
+      case StmtKind::kTensorCopy:
         break;  // of launches (interpreter_launch.cpp)
     }
     NIMBLE_UNREACHABLE();

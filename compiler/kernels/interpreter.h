@@ -16,10 +16,15 @@
 // barriers; the lanes of a warp run each statement together, a branch that they take differently
 // one side after the other. Besides the above these fault: threads of which one writes an element
 // that the other touches with no barrier of both between them, a block that touches what another
-// writes, a copy that is read or written before its group has been waited for (copies take effect
-// as late as that), lanes that are missing where a warp meets, several elements that the printer
+// writes, a copy that is read or written before its group or signal has been waited for (copies
+// take effect as late as that), a wait for a signal that nothing ends or whose phase its parity
+// cannot tell, lanes that are missing where a warp meets, several elements that the printer
 // accesses at once (gpu_access.h) at an address that is no multiple of them. A buffer's own
 // alignment is not asked for: views lie anywhere.
+//
+// Of a launch with steps all blocks are there at once, each with its registers and shared memory,
+// and do a step one after the other. What a step leaves there is undefined in the next one, but for
+// what was made ready ahead of all.
 #pragma once
 
 #include <cstddef>
@@ -55,6 +60,7 @@ class Interpreter {
   struct Options {
     bool fused = true;   // kFma rounds once, as on targets with FMA
     uint64_t order = 0;  // of a launch's blocks and warps: 0 forwards, 1 backwards, or a seed
+    bool apart = false;  // a launch for each step
   };
   // Resolves every name once; `f` must be well formed (verify).
   explicit Interpreter(const Function& f);

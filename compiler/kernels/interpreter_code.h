@@ -50,23 +50,31 @@ struct OpCode {
   AccessCode access;  // kLoad, kRegister; kIndex and kShuffle use access.index
 };
 
+// What a copy of a box reads.
+struct BoxCode {
+  int buffer = -1;
+  std::vector<DimCode> extents, coordinates;
+};
+
 struct StmtCode {
   const Stmt* stmt = nullptr;
   std::vector<StmtCode> body;
   int slot = -1;  // kFor, kLetIndex: the symbol; kLet: place in the frame
-  DimCode begin, extent;
+  DimCode begin, extent;  // begin: a phase, too
   struct Term {
     DimCode a, b;
     Condition::Op op;
   };
   std::vector<Term> condition;
-  AccessCode access, to;          // to: kAsyncCopy
+  AccessCode access, to;          // to: kAsyncCopy, kTensorCopy
+  BoxCode box;                    // kTensorCopy
   std::vector<AccessCode> tiles;  // of `tiles`, with their numbers; of `shapes`, with their rows
   std::vector<AccessCode> views;
   std::vector<OpCode> ops;  // computes the statement's value
   int value = 0;            // where in the frame
   int32_t check = 0;
-  bool meets = false;  // a block's barrier is this or in it
+  bool meets = false;  // a block's barrier, or its wait for a signal, is this or in it
+  bool steps = false;  // a loop of steps is this or in it
 };
 
 struct InterpreterCode {
@@ -82,7 +90,8 @@ struct InterpreterCode {
   bool has_barrier = false;
   int launch_threads = 0;  // 0: a CPU's function
   std::vector<DimCode> grid;
-  StmtRef root;  // keeps the statements and values alive
+  std::vector<bool> ready;  // buffers that a launch's steps find as they were made ahead of them
+  StmtRef root;             // keeps the statements and values alive
   StmtCode body;
 
   size_t memories() const { return arguments + scratch + shared; }

@@ -3,6 +3,7 @@
 
 #include "compiler/kernels/gpu_access.h"
 #include "compiler/kernels/interpreter_code.h"
+#include "compiler/kernels/verify_steps.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
 
@@ -35,6 +36,7 @@ class Compiler {
       for (const BufferRef& b : *list) {
         buffers_[b.get()] = static_cast<int>(code_.buffers.size());
         code_.buffers.push_back(b);
+        code_.ready.push_back(is_ready_for_steps(f, *b));
         code_.extents.push_back(dim(b->extent));
       }
     }
@@ -131,6 +133,14 @@ class Compiler {
                        facts_.divisible(s.begin, s.step) == ir::Proof::kYes ? s.step : 1});
   }
 
+  BoxCode box(const Stmt& s) {
+    BoxCode code;
+    code.buffer = buffers_.at(s.map->buffer.get());
+    for (const Dim& d : s.map->extents) code.extents.push_back(dim(d));
+    for (const Dim& d : s.coordinates) code.coordinates.push_back(dim(d));
+    return code;
+  }
+
   StmtCode nested(const Stmt& s) {
     const auto slots = slots_;
     const auto locals = locals_;
@@ -162,6 +172,7 @@ class Compiler {
       case StmtKind::kFor: {
         code.begin = dim(s.begin);
         code.extent = dim(s.extent);
+        code.steps = s.loop == LoopKind::kSteps;
         const auto slots = slots_;
         code.slot = slot_of(s.var);
         set_facts(s);
@@ -212,6 +223,20 @@ class Compiler {
         code.to = access(s.to_buffer, s.to_index, 1, std::nullopt);
         code.access.width = code.to.width = s.lanes;  // whatever is known
         break;
+      case StmtKind::kSignalInit:
+      case StmtKind::kSignalArrive:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        break;
+      case StmtKind::kSignalWait:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        code.begin = dim(s.phase);
+        code.meets = true;
+        break;
+      case StmtKind::kTensorCopy:
+        code.access = access(s.buffer, s.index, 1, std::nullopt);
+        code.to = access(s.to_buffer, s.to_index, 1, std::nullopt);
+        code.box = box(s);
+        break;
       case StmtKind::kTileZero:
       case StmtKind::kTileDot:
       case StmtKind::kWarpDot:
@@ -224,7 +249,10 @@ class Compiler {
       case StmtKind::kProxyFence:
         break;
     }
-    for (const StmtCode& b : code.body) code.meets |= b.meets;
+    for (const StmtCode& b : code.body) {
+      code.meets |= b.meets;
+      code.steps |= b.steps;
+    }
     return code;
   }
 

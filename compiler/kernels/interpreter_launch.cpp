@@ -4,6 +4,9 @@
 // do together needs nothing else. Nothing is lost by that order, since what other orders could
 // change is a fault (launch_memory.h).
 //
+// A loop of steps is walked once for the grid in the same way: between two steps each block runs by
+// itself, and takes its shared memory with it.
+//
 // A thread's frame and registers lie together; its symbols lie lane by lane, and what cannot differ
 // between lanes is computed once.
 #include "compiler/kernels/interpreter_launch.h"
@@ -32,23 +35,74 @@ std::vector<int64_t> in_order_of(uint64_t order, int64_t n) {
 
 class Block {
  public:
-  explicit Block(Launched& run) : r_(run) {
+  Block(Launched& run, std::array<int64_t, 3> at) : r_(run), at_(at) {
     const int warps = run.code.launch_threads / kWarpLanes;
     for (int w = 0; w < warps; ++w) warps_.emplace_back(run, w);
     order_ = in_order_of(run.options.order, warps);
+    for (size_t i = first_shared(); i < run.memory.size(); ++i) {
+      const Buffer& b = *run.code.buffers[i];
+      const int64_t extent = *b.extent.as_constant();
+      bytes_.emplace_back(static_cast<size_t>(extent) * size_of(b.dtype));
+      shared_.push_back({bytes_.back().data(), extent, true, std::vector<LaunchCell>(extent)});
+    }
   }
 
-  void run() {
-    r_.time.block = r_.time.phase = ++r_.time.now;
-    for (size_t i = r_.code.arguments + r_.code.scratch; i < r_.memory.size(); ++i)
-      std::fill(r_.memory[i].cells.begin(), r_.memory[i].cells.end(), LaunchCell{});
-    for (Warp& w : warps_) w.begin_block();
-    r_.fences.assign(warps_.size() * kWarpLanes, {});
-    all_of({&r_.code.body, 1});
-    check_groups();
+  // From its beginning to its end.
+  void run(std::array<int64_t, 3> at) {
+    at_ = at;
+    run({&r_.code.body, 1});
+  }
+  // The statements of a block that has done nothing yet.
+  void run(std::span<const StmtCode> list) {
+    here([&] {
+      // The slot of block_x lies behind those of threads and the contract's.
+      const size_t first = 2 + r_.code.contract_symbols.size();
+      std::copy(at_.begin(), at_.end(), r_.symbols.begin() + first);
+      for (size_t i = first_shared(); i < r_.memory.size(); ++i) forget(i);
+      for (Warp& w : warps_) w.begin_block();
+      r_.fences.assign(warps_.size() * kWarpLanes, {});
+      all_of(list);
+    });
+  }
+  // One of a loop of steps, behind what stands ahead of them.
+  void step(const StmtCode& loop, int64_t number) {
+    here([&] {
+      for (size_t i = first_shared(); i < r_.memory.size(); ++i)
+        if (!r_.code.ready[i]) forget(i);
+      for (Warp& w : warps_) {
+        w.begin_step();
+        w.set_symbol(loop.slot, kAll, number);
+      }
+      all_of({loop.body.data(), 1});
+      for (const Warp& w : warps_) w.end_step();
+    });
   }
 
  private:
+  size_t first_shared() const { return r_.code.arguments + r_.code.scratch; }
+  void forget(size_t memory) {
+    std::vector<LaunchCell>& cells = r_.memory[memory].cells;
+    std::fill(cells.begin(), cells.end(), LaunchCell{});
+  }
+
+  // The block goes on for a while.
+  template <class Body>
+  void here(const Body& body) {
+    const auto exchange = [&] {
+      for (size_t i = 0; i < shared_.size(); ++i)
+        std::swap(shared_[i], r_.memory[first_shared() + i]);
+    };
+    r_.block = at_;
+    r_.time.block = r_.time.phase = ++r_.time.now;
+    for (Warp& w : warps_) w.since = r_.time.now;
+    r_.signals.clear();  // none lives from step to step
+    exchange();
+    body();
+    exchange();
+    check_groups();
+    check_signals();
+  }
+
   // Statements of one list; those between two barriers one warp after the other.
   void all_of(std::span<const StmtCode> list) {
     for (size_t i = 0; i < list.size();) {
@@ -95,9 +149,22 @@ class Block {
         r_.time.phase = ++r_.time.now;
         for (Warp& w : warps_) w.since = r_.time.now;
         return;
+      case StmtKind::kSignalWait: {
+        const int64_t index = agreed(s, [&](Warp& w, int t) { return w.dim(s.access.index, t); });
+        const int64_t phase = agreed(s, [&](Warp& w, int t) { return w.dim(s.begin, t); });
+        return warps_.front().signal_wait(s, index, phase);
+      }
       default:
         NIMBLE_UNREACHABLE();
     }
+  }
+
+  void check_signals() const {
+    for (const auto& [place, signal] : r_.signals)
+      if (!signal.copies.empty())
+        warps_.front().fault(
+            0, fmt::format("the block ends while copies to {} are on their way",
+                           signal.copies.front().stmt->stmt->to_buffer->name));
   }
 
   // The warps of a group come to each of its products.
@@ -119,18 +186,57 @@ class Block {
       each(w.live, [&](int t) {
         const int64_t one = say(w, t);
         if (all.value_or(one) != one)
-          w.fault(t, fmt::format(
-                         "threads disagree about {} around a barrier of the block",
-                         s.stmt->kind == StmtKind::kIf ? "a condition" : "loop " + s.stmt->var));
+          w.fault(t, fmt::format("threads disagree about {}",
+                                 s.stmt->kind == StmtKind::kSignalWait
+                                     ? "signal " + s.stmt->buffer->name
+                                 : s.stmt->kind == StmtKind::kIf
+                                     ? "a condition around a barrier of the block"
+                                     : "loop " + s.stmt->var + " around a barrier of the block"));
         all = one;
       });
     return all.value_or(0);
   }
 
   Launched& r_;
+  std::array<int64_t, 3> at_;
   std::vector<Warp> warps_;
   std::vector<int64_t> order_;
+  std::vector<std::vector<std::byte>> bytes_;  // of its shared memory
+  std::vector<LaunchMemory> shared_;           // while other blocks run
 };
+
+using Blocks = std::vector<std::array<int64_t, 3>>;
+
+// The statements ahead of a loop of steps, list by list, and the loop.
+struct Steps {
+  std::vector<std::span<const StmtCode>> ahead;
+  const StmtCode* loop = nullptr;
+};
+Steps steps_in(const StmtCode& body) {
+  Steps out;
+  for (out.loop = &body; out.loop->stmt->kind == StmtKind::kSeq;) {
+    const std::span<const StmtCode> list = out.loop->body;
+    out.ahead.push_back(list.first(list.size() - 1));
+    out.loop = &list.back();
+  }
+  return out;
+}
+
+void run_steps(Launched& run, const Blocks& places, int64_t count) {
+  const Steps steps = steps_in(run.code.body);
+  std::vector<StmtCode> ahead;
+  for (const auto& list : steps.ahead) ahead.insert(ahead.end(), list.begin(), list.end());
+  std::vector<Block> blocks;
+  blocks.reserve(places.size());
+  for (const auto& at : places) blocks.emplace_back(run, at);
+  for (int64_t i = 0; i < count; ++i) {
+    for (Block& b : blocks) {
+      if (i == 0 || run.options.apart) b.run(ahead);
+      b.step(*steps.loop, i);
+    }
+    run.time.step = run.time.now;
+  }
+}
 
 }  // namespace
 
@@ -148,18 +254,17 @@ int32_t run_launch(const InterpreterCode& code, const Interpreter::Options& opti
                           std::vector<LaunchCell>(static_cast<size_t>(m.extent),
                                                   LaunchCell{defined ? LaunchTime::kBefore : 0})});
   }
-  for (size_t i = run.memory.size(); i < code.memories(); ++i) {
-    const Buffer& b = *code.buffers[i];
-    const int64_t extent = *b.extent.as_constant();
-    owned.emplace_back(static_cast<size_t>(extent) * size_of(b.dtype));
-    run.memory.push_back({owned.back().data(), extent, true, std::vector<LaunchCell>(extent)});
-  }
+  // A block brings its own.
+  for (size_t i = run.memory.size(); i < code.memories(); ++i)
+    run.memory.push_back({nullptr, 0, true, {}});
+  const auto number = [&](const DimCode& d) {
+    return evaluate<1>(d, run.symbols.data(),
+                       [&](const char* problem) { throw Error(Status::kFatal, place, problem); });
+  };
   std::array<int64_t, 3> grid{};
   int64_t blocks = 1;
   for (size_t i = 0; i < grid.size(); ++i) {
-    grid[i] = evaluate<1>(code.grid[i], run.symbols.data(), [&](const char* problem) {
-      throw Error(Status::kFatal, place, problem);
-    });
+    grid[i] = number(code.grid[i]);
     if (grid[i] < 0 || grid[i] > exec::kMaxGrid[i])
       throw Error(Status::kFatal, place,
                   fmt::format("a grid of {} blocks along axis {}; up to {} are possible", grid[i],
@@ -167,13 +272,15 @@ int32_t run_launch(const InterpreterCode& code, const Interpreter::Options& opti
     blocks *= grid[i];
   }
   if (blocks == 0) return 0;
-  Block block(run);
-  const size_t first = 2 + code.contract_symbols.size();  // the slot of block_x
-  for (const int64_t n : in_order_of(options.order, blocks)) {
-    run.block = {n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]};
-    std::copy(run.block.begin(), run.block.end(), run.symbols.begin() + first);
-    block.run();
+  Blocks places;
+  for (const int64_t n : in_order_of(options.order, blocks))
+    places.push_back({n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]});
+  if (code.body.steps) {
+    run_steps(run, places, number(steps_in(code.body).loop->extent));
+    return run.status;
   }
+  Block block(run, {});
+  for (const auto& at : places) block.run(at);
   return run.status;
 }
 

@@ -88,6 +88,8 @@ std::string_view name_of(LoopKind kind) {
       return "unroll";
     case LoopKind::kThread:
       return "thread";
+    case LoopKind::kSteps:
+      return "steps";
   }
   NIMBLE_UNREACHABLE();
 }
@@ -130,6 +132,14 @@ bool has_barrier(const Stmt& s) {
   return s.kind == StmtKind::kBarrier ||
          std::any_of(s.body.begin(), s.body.end(),
                      [](const StmtRef& inner) { return has_barrier(*inner); });
+}
+
+const Stmt* steps_of(const Function& f) {
+  const Stmt* last = f.launch ? f.body.get() : nullptr;
+  while (last && last->kind == StmtKind::kSeq)
+    last = last->body.empty() ? nullptr : last->body.back().get();
+  const bool steps = last && last->kind == StmtKind::kFor && last->loop == LoopKind::kSteps;
+  return steps ? last : nullptr;
 }
 
 namespace {

@@ -35,6 +35,13 @@
 // come to them alike. A group is kGroupWarps warps, neighbours by number from a multiple of that
 // on; operations of a group (kGroup…) all its threads come to alike.
 //
+// A launch's function may end in a loop of steps (LoopKind::kSteps): no block begins one before all
+// blocks have ended the one before, and then each sees what the others have written. What stands
+// ahead of it makes a block ready: it writes registers and shared memory alone, which the steps
+// leave as they are; whatever else these hold is gone with the step. So steps may run in one
+// launch, whose blocks are all on the GPU at once and wait for each other (a cooperative launch),
+// or in a launch for each step: what is computed is the same to the bit.
+//
 // Besides the contract's symbols, a body may use `thread` (0 ≤ thread < threads) and `threads`.
 // Barriers must be met by all threads alike: only where no kThread loop and no bound or
 // condition that depends on `thread` encloses them. Such a function's checks obey the same rule,
@@ -239,6 +246,24 @@ struct GroupView {
   int64_t slab = 0;  // across k alone
 };
 
+// A tensor that lies densely in an argument which nothing writes, of which boxes are copied to
+// shared memory as a whole. Axes are given innermost first. A box's innermost extent is a line of
+// 32, 64 or 128 bytes; in shared memory its lines lie one behind the other, swizzled as those of a
+// GroupView.
+struct TensorMap {
+  std::string name;
+  BufferRef buffer;
+  std::vector<Dim> extents;  // elements, over the contract's symbols
+  std::vector<int> box;      // elements of a copy along each axis
+  int box_elements() const {
+    int all = 1;
+    for (const int n : box) all *= n;
+    return all;
+  }
+  int box_bytes() const { return box_elements() * static_cast<int>(size_of(buffer->dtype)); }
+};
+using TensorMapRef = std::shared_ptr<const TensorMap>;
+
 struct Value {
   ValueKind kind;
   DType dtype;
@@ -305,13 +330,28 @@ enum class StmtKind {
   kGroupFence,   // stands between any other write of registers and a product into them
   kGroupCommit,  // the products since the last one are a batch
   kGroupWait,    // until all but `count` of the latest batches are done
-  kProxyFence,   // shows this thread's writes of shared memory until here to products
+  kProxyFence,   // shows this thread's writes of shared memory until here to products, to copies of
+                 // boxes and to whoever uses a signal that it made
+  // Signals (mbarriers) are words of shared memory that hold nothing else: buffer[index]. A
+  // signal's phase is over when as many arrivals as it was made for have come, and as many bytes as
+  // these said; then the next one begins. What a wait orders is what copies bring, and nothing
+  // else: what threads write for one another still takes a barrier.
+  kSignalInit,    // makes a signal for `count` arrivals a phase; shown (kProxyFence) ahead of a
+                  // block's barrier before its first use
+  kSignalArrive,  // an arrival, for which `count` bytes of copies are to come in this phase, too
+  kSignalWait,    // of a whole block: until the phase of number `phase`, counted from 0, is over:
+                  // the one that goes on or the last one before, since only its parity tells
+  kTensorCopy,    // the box of `map` that begins at `coordinates` to to_buffer[to_index] in shared
+                  // memory, a multiple of eight lines; zeros where it lies beyond the tensor, which
+                  // has elements. Takes effect at some time up to the end of the phase of the
+                  // signal buffer[index] in which it is begun, for all who wait for that
 };
 
 enum class LoopKind {
   kSerial,
   kUnroll,  // extent must be a constant; the body is copied (unroll.h)
   kThread,  // split over the region's threads: thread t runs iterations [t*E/T, (t+1)*E/T)
+  kSteps,   // of a launch's whole grid, from 0 on: last in the body, of contract's symbols
 };
 
 // Who meets at a barrier.
@@ -353,7 +393,7 @@ struct Stmt {
   Dim begin, extent;
   int64_t step = 1;
   Condition condition;  // kIf
-  BufferRef buffer;     // kStore, kSetRegister, kPrefetch, kTileLoad, kTileStore
+  BufferRef buffer;     // kStore, kSetRegister, kPrefetch, kTileLoad, kTileStore; a signal's
   Dim index;
   Dim stride = 1;                        // kStore: elements between lanes; kTile…: between rows
   std::optional<Dim> valid;              // kStore: only lanes < valid are written
@@ -370,11 +410,15 @@ struct Stmt {
   GroupFragment group_fragment{};         // kGroupDot
   int columns = 0;                        // kGroupDot
   std::vector<GroupView> views;           // kGroupDot: a, b
-  BufferRef to_buffer;                    // kAsyncCopy
+  BufferRef to_buffer;                    // kAsyncCopy, kTensorCopy
   Dim to_index;
-  int lanes = 1;            // kAsyncCopy: elements
-  int count = 0;            // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches
-  bool transposed = false;  // kWarpLoad
+  TensorMapRef map;              // kTensorCopy
+  std::vector<Dim> coordinates;  // kTensorCopy
+  Dim phase;                     // kSignalWait
+  int lanes = 1;                 // kAsyncCopy: elements
+  int count = 0;                 // kWarpLoad: matrices; kAsyncWait: groups; kGroupWait: batches;
+                                 // kSignalInit: arrivals; kSignalArrive: bytes
+  bool transposed = false;       // kWarpLoad
 };
 
 // How a GPU starts a function: blocks along each axis, over the contract's symbols (none of them: a
@@ -391,6 +435,7 @@ struct Function {
   std::vector<BufferRef> scratch;    // kScratch and kThread buffers
   std::vector<BufferRef> registers;  // kRegister and kTile buffers
   std::vector<BufferRef> shared;     // kShared buffers, of constant extents
+  std::vector<TensorMapRef> maps;    // of arguments, in the order in which code gets them
   std::optional<Launch> launch;      // of a GPU's function; else it is a CPU's
   ir::DimContext facts;              // ranges of symbols
   StmtRef body;
@@ -491,6 +536,11 @@ StmtRef group_fence();
 StmtRef group_commit();
 StmtRef group_wait(int pending);
 StmtRef proxy_fence();
+StmtRef signal_init(BufferRef signals, const Dim& index, int arrivals);
+StmtRef signal_arrive(BufferRef signals, const Dim& index, int bytes);
+StmtRef signal_wait(BufferRef signals, const Dim& index, const Dim& phase);
+StmtRef tensor_copy(BufferRef shared, const Dim& to, TensorMapRef map, std::vector<Dim> coordinates,
+                    BufferRef signals, const Dim& index);
 Condition lt(const Dim& a, const Dim& b);
 Condition le(const Dim& a, const Dim& b);
 Condition eq(const Dim& a, const Dim& b);
@@ -510,6 +560,8 @@ std::string verify(const Function& f);
 Dim trip_count(const Stmt& loop);
 // Whether threads of a region meet at a barrier in it.
 bool has_barrier(const Stmt& s);
+// The loop of steps that the function ends in; null if it has none.
+const Stmt* steps_of(const Function& f);
 
 std::string_view name_of(UnaryOp op);
 std::string_view name_of(BinaryOp op);

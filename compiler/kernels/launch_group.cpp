@@ -83,9 +83,7 @@ void Warp::group_dot(const StmtCode& s, Mask mask) {
     each_factor(p, f, [&](int, int, int64_t at) {
       element(buffer, at, false, 0, true);
       LaunchCell& c = r_.memory[static_cast<size_t>(buffer)].cells[static_cast<size_t>(at)];
-      const ProxyFences& shown = r_.fences[static_cast<size_t>(c.writer)];
-      const uint32_t until = shown.latest < r_.time.phase ? shown.latest : shown.before;
-      if (c.written >= until)
+      if (c.writer != LaunchCell::kBox && !is_shown(c.writer, c.written))
         fault(0, fmt::format("a group's product reads {}[{}], which its writer has not shown to "
                              "products ahead of a barrier",
                              v.buffer->name, at));
@@ -137,6 +135,11 @@ void Warp::group_wait(const StmtCode& s, Mask mask) {
   for (const auto& batch : batches)
     for (const GroupProduct& p : batch) set_sums(p, Registers::kSummed);
   for (const GroupProduct& p : products_.open) set_sums(p, Registers::kSummed);
+}
+
+bool Warp::is_shown(int32_t thread, uint32_t when) const {
+  const ProxyFences& shown = r_.fences[static_cast<size_t>(thread)];
+  return when < (shown.latest < r_.time.phase ? shown.latest : shown.before);
 }
 
 // Time goes on, so that what is written from here on is later.

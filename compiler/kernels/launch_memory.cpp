@@ -45,13 +45,15 @@ Wrong touch(LaunchMemory& m, const LaunchTime& time, int64_t index, bool write, 
   if (c.copies > 0) return Wrong::kCopy;
   if (write && c.products > 0) return Wrong::kProduct;
   const auto elsewhere = [&](uint32_t when) {
-    return !m.shared && when > LaunchTime::kBefore && when < time.block;
+    return !m.shared && when > time.step && when < time.block;
   };
   if (c.written >= time.phase) {
     if (!in_order(c.writer, c.written, by)) return Wrong::kRace;
   } else if (elsewhere(c.written)) {
     return Wrong::kBlocks;
   }
+  // Others' reads are no later than the last one.
+  if (c.read <= time.step) c.read_by_others = false;
   if (write) {
     if (c.read >= time.phase && !in_order(c.reader, c.read, by)) return Wrong::kRace;
     if (elsewhere(c.read) || (!m.shared && c.read_by_others)) return Wrong::kBlocks;

@@ -3,7 +3,7 @@
 //
 // Time is a number that grows at every barrier and every block. What two threads do to an element
 // is in order if a barrier of both lies between: one of the block, or of their warp. Blocks have no
-// order.
+// order, but for what lies a step of the grid apart.
 #pragma once
 
 #include <span>
@@ -14,6 +14,7 @@
 namespace nimble::kir {
 
 struct LaunchCell {
+  static constexpr int32_t kBox = -1;  // as a writer: a copy of a box, which shows itself to all
   uint32_t written = 0, read = 0;  // when, last; 0: never
   int32_t writer = 0, reader = 0;  // who, in the block of that time
   uint8_t copies = 0;              // on their way here
@@ -44,6 +45,7 @@ struct LaunchMemory {
 struct LaunchTime {
   static constexpr uint32_t kBefore = 1;  // what the caller has written
   uint32_t now = kBefore, block = kBefore, phase = kBefore;
+  uint32_t step = kBefore;  // all up to then is ahead of everything from now on
 };
 
 Wrong touch(LaunchMemory& m, const LaunchTime& time, int64_t index, bool write, const Toucher& by);

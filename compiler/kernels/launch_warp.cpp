@@ -383,6 +383,13 @@ void Warp::statement(const StmtCode& s, Mask mask) {
       return group_wait(s, mask);
     case StmtKind::kProxyFence:
       return proxy_fence(mask);
+    case StmtKind::kSignalInit:
+      return signal_init(s, mask);
+    case StmtKind::kSignalArrive:
+      return signal_arrive(s, mask);
+    case StmtKind::kTensorCopy:
+      return tensor_copy(s, mask);
+    case StmtKind::kSignalWait:  // a block's (interpreter_launch.cpp)
     case StmtKind::kTiles:
     case StmtKind::kTileZero:
     case StmtKind::kTileLoad:

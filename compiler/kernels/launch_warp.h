@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "compiler/kernels/interpreter.h"
@@ -62,6 +64,25 @@ struct ProxyFences {
   uint32_t latest = 0, before = 0;
 };
 
+// A copy of a box on its way: element by element in the order of its place in shared memory.
+struct BoxCopy {
+  const StmtCode* stmt;
+  int64_t to;                 // its first element
+  std::vector<int64_t> from;  // in the argument; -1: beyond the tensor
+  std::vector<std::byte> bytes;
+};
+
+// A signal of a block.
+struct Signal {
+  int arrivals = 0;  // of a phase
+  uint32_t made = 0;
+  int32_t maker = 0;                // the thread
+  int64_t over = 0;                 // phases
+  int arrived = 0;                  // in the one that goes on
+  int64_t expected = 0, begun = 0;  // bytes, in the same
+  std::vector<BoxCopy> copies;      // begun in the same
+};
+
 struct Launched {
   const InterpreterCode& code;
   const Interpreter::Options& options;
@@ -72,6 +93,7 @@ struct Launched {
   std::array<int64_t, 3> block{};
   int32_t status = 0;
   std::vector<ProxyFences> fences = {};  // of the block's threads
+  std::map<std::pair<int, int64_t>, Signal> signals = {};  // of the block, by buffer and element
 };
 
 class Warp {
@@ -102,6 +124,18 @@ class Warp {
     copies_.assign(kWarpLanes, {});
     products_ = {};
     multiplied_ = 0;
+  }
+
+  // The next step of the grid begins: nothing is left of the one before in registers.
+  void begin_step() {
+    for (size_t i = 0; i < registers_.size(); ++i)
+      if (!code_.ready[code_.memories() + i])
+        std::fill(registers_[i].states.begin(), registers_[i].states.end(), Registers::kUndefined);
+  }
+  void end_step() const {
+    for (int t = 0; t < kWarpLanes; ++t)
+      if (!copies_[t].groups.empty() || !copies_[t].open.empty())
+        fault(t, "a step that ends while a copy is on its way");
   }
 
   [[noreturn]] void fault(int lane, const std::string& problem) const {
@@ -143,6 +177,9 @@ class Warp {
   }
 
   void statement(const StmtCode& s, Mask mask);
+
+  // Of a wait for a signal, to which all threads have come: what it waits for takes effect.
+  void signal_wait(const StmtCode& s, int64_t index, int64_t phase);
 
   // What the warp has multiplied with its group, told apart from anything else.
   uint64_t multiplied() const { return multiplied_; }
@@ -200,11 +237,22 @@ class Warp {
   void group_dot(const StmtCode& s, Mask mask);
   void group_wait(const StmtCode& s, Mask mask);
   void proxy_fence(Mask mask);
+  // Whether a thread has shown what it wrote then to products and copies of boxes.
+  bool is_shown(int32_t thread, uint32_t when) const;
   void set_sums(const GroupProduct& p, Registers::State state);
   // Elements of a factor, one after the other of each row or column of the warp's.
   template <class Body>
   void each_factor(const GroupProduct& p, size_t factor, const Body& body);
   void end_product(const GroupProduct& p);
+
+  // --- Signals and copies of boxes (launch_signal.cpp)
+
+  void signal_init(const StmtCode& s, Mask mask);
+  void signal_arrive(const StmtCode& s, Mask mask);
+  Signal& made_signal(const StmtCode& s, int64_t index, int lane);
+  void tensor_copy(const StmtCode& s, Mask mask);
+  BoxCopy begin_box(const StmtCode& s, int64_t to, int lane);
+  void end_box(const BoxCopy& c);
 
   Launched& r_;
   const InterpreterCode& code_;

@@ -38,11 +38,20 @@ class Printer {
     for (const BufferRef& b : f.scratch) line("buffer " + buffer(*b));
     for (const BufferRef& b : f.shared) line("buffer " + buffer(*b));
     for (const BufferRef& b : f.registers) line("buffer " + buffer(*b));
+    for (const TensorMapRef& m : f.maps)
+      line(fmt::format("map {} of {}: ({}) in boxes of ({})", m->name, m->buffer->name,
+                       list(m->extents), fmt::join(m->box, ", ")));
     if (f.body) statement(*f.body);
     return out_ + "}\n";
   }
 
  private:
+  static std::string list(const std::vector<Dim>& dims) {
+    std::string text;
+    for (const Dim& d : dims) text += (text.empty() ? "" : ", ") + d.str();
+    return text;
+  }
+
   static std::string range_of(const ir::SymbolFacts& s) {
     std::string text;
     if (s.low != 0 || s.high != INT64_MAX)
@@ -177,6 +186,10 @@ class Printer {
                                  : fmt::format("across {} by {}", v.span, v.slab));
   }
 
+  static std::string signal(const Stmt& s) {
+    return access(*s.buffer, s.index, 1, std::nullopt);
+  }
+
   void block(const Stmt& s) {
     ++indent_;
     statement(s);
@@ -278,6 +291,16 @@ class Printer {
         return line(fmt::format("wait.group {}", s.count));
       case StmtKind::kProxyFence:
         return line("fence.proxy");
+      case StmtKind::kSignalInit:
+        return line(fmt::format("init.signal {} of {}", signal(s), s.count));
+      case StmtKind::kSignalArrive:
+        return line(fmt::format("arrive.signal {} with {} bytes", signal(s), s.count));
+      case StmtKind::kSignalWait:
+        return line(fmt::format("wait.signal {} phase {}", signal(s), s.phase.str()));
+      case StmtKind::kTensorCopy:
+        return line(fmt::format("copy.tensor {} = {}({}) {}",
+                                access(*s.to_buffer, s.to_index, 1, {}), s.map->name,
+                                list(s.coordinates), signal(s)));
     }
   }
 

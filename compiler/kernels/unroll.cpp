@@ -202,6 +202,8 @@ class Unrolling {
         changed);
     put(copy.stride, dim(copy.stride), changed);
     put(copy.to_index, dim(copy.to_index), changed);
+    put(copy.phase, dim(copy.phase), changed);
+    for (Dim& c : copy.coordinates) put(c, dim(c), changed);
     if (copy.valid) put(*copy.valid, dim(*copy.valid), changed);
     for (TileShape& t : copy.shapes) put(t.rows, dim(t.rows), changed);
     for (TileRef& t : copy.tiles) put(t.number, number(*t.buffer, t.number), changed);

@@ -14,6 +14,8 @@
 #include "compiler/kernels/spread.h"
 #include "compiler/kernels/verify_fault.h"
 #include "compiler/kernels/verify_group.h"
+#include "compiler/kernels/verify_rules.h"
+#include "compiler/kernels/verify_steps.h"
 #include "compiler/kernels/verify_tiles.h"
 #include "compiler/kernels/verify_values.h"
 #include "vm/base/error.h"
@@ -21,6 +23,11 @@
 
 namespace nimble::kir {
 namespace {
+
+// What verify_group.h and verify_rules.h found.
+void sound(const std::string& fault) {
+  require(fault.empty(), "{}", fault);
+}
 
 class Verifier {
  public:
@@ -37,10 +44,11 @@ class Verifier {
     spreads_.symbols["thread"] = Spread::kLane;
     header();
     if (f_.launch) launch(*f_.launch);
+    sound(steps_fault(f_));
+    has_steps_ = steps_of(f_) != nullptr;
     find_meetings(*f_.body);
     statement(*f_.body);
-    const std::string order = f_.launch ? group_order_fault(f_) : "";
-    require(order.empty(), "{}", order);
+    sound(f_.launch ? group_order_fault(f_) : "");
   }
 
  private:
@@ -73,6 +81,7 @@ class Verifier {
       else
         check_lanes(b->lanes, b->name);
     }
+    for (const TensorMapRef& m : f_.maps) tensor_map(m);
   }
 
   static constexpr const char* kBlockSymbols[] = {"block_x", "block_y", "block_z"};
@@ -119,13 +128,14 @@ class Verifier {
     require(divergence_ != Spread::kLane, "{} that not all lanes of a warp reach alike", what);
   }
 
-  // The same of a group of warps and all its threads.
+  // The same of a group.
   void group_meets(const char* what) const {
     gpu_only(what);
     require(f_.launch->threads % kGroupThreads == 0,
             "{} in blocks of {} threads; groups of warps have {}", what, f_.launch->threads,
             kGroupThreads);
     require(divergence_ <= Spread::kGroup, "{} that not all warps of a group reach alike", what);
+    require(!has_steps_, "{} in a function with steps of the whole grid", what);
   }
 
   void add_buffer(const BufferRef& b, bool right_scope) {
@@ -185,6 +195,7 @@ class Verifier {
     check_buffer(b, write);
     require(b->scope != Scope::kRegister && b->scope != Scope::kTile,
             "register buffer {} is accessed as memory", b->name);
+    require(!signals_.contains(b.get()), "{} holds signals, and is accessed as memory", b->name);
     check_dim(index, b->name);
     check_dim(stride, b->name);
     if (valid) check_dim(*valid, b->name);
@@ -245,7 +256,7 @@ class Verifier {
         return check_computed(v);
       case ValueKind::kDot:
         arity(3);
-        return check_dot(v);
+        return sound(dot_fault(v));
       case ValueKind::kShuffle:
         arity(1);
         warp_meets("a shuffle");
@@ -253,19 +264,6 @@ class Verifier {
         same(*v.operands[0]);
         return check_dim(v.index, "a shuffle's lane");
     }
-  }
-
-  static void check_dot(const Value& v) {
-    const FragmentRow& row = row_of(v.fragment);
-    require(v.dtype == row.sum, "{} gives {}, not {}", row.name, nimble::name_of(row.sum),
-            nimble::name_of(v.dtype));
-    const DType types[] = {row.a, row.b, row.sum};
-    const int lanes[] = {row.group * v.lanes, row.group * v.lanes, v.lanes};
-    for (size_t i = 0; i < 3; ++i)
-      require(v.operands[i]->dtype == types[i] && v.operands[i]->lanes == lanes[i],
-              "operand {} of {} is {}x{}; {}x{} is needed", i, row.name,
-              nimble::name_of(v.operands[i]->dtype), v.operands[i]->lanes,
-              nimble::name_of(types[i]), lanes[i]);
   }
 
   void condition(const Condition& c) {
@@ -283,11 +281,13 @@ class Verifier {
                        [&](const ValueRef& o) { return o && shuffles(*o, seen); });
   }
 
-  // Who meets somewhere in the function.
+  // Who meets somewhere in the function, and where its signals are.
   void find_meetings(const Stmt& s) {
     if (s.kind == StmtKind::kBarrier)
       (s.together == Together::kWarp ? warps_meet_ : has_barrier_) = true;
     std::unordered_set<const Value*> seen;
+    if (is_of_signal(s.kind)) signals_.insert(s.buffer.get());
+    has_barrier_ |= s.kind == StmtKind::kSignalWait;
     warps_meet_ |= s.kind == StmtKind::kWarpDot || s.kind == StmtKind::kWarpLoad ||
                    s.kind == StmtKind::kGroupDot ||
                    (f_.launch && s.value && shuffles(*s.value, seen));
@@ -457,11 +457,18 @@ class Verifier {
         return group_meets("a wait for products");
       case StmtKind::kProxyFence:
         return gpu_only("a fence for products");
+      case StmtKind::kSignalInit:
+      case StmtKind::kSignalArrive:
+      case StmtKind::kSignalWait:
+        return signal(s);
+      case StmtKind::kTensorCopy:
+        return tensor_copy(s);
     }
   }
 
   // A failed check leaves the function, and then does not meet the others.
   void check(Spread s) const {
+    require(!has_steps_, "a check in a function with steps, in which the other blocks would wait");
     require(!has_barrier_ || s == Spread::kBlock,
             "a check that differs between threads in a function with barriers");
     require(!warps_meet_ || s != Spread::kLane,
@@ -520,8 +527,7 @@ class Verifier {
     group_meets("a product of a group");
     const GroupFragmentRow& row = group_row_of(s.group_fragment);
     for (const GroupView& v : s.views) check_memory(v.buffer, v.index, 1, std::nullopt, false);
-    const std::string fault = group_dot_fault(row, s.columns, s.views);
-    require(fault.empty(), "{}", fault);
+    sound(group_dot_fault(row, s.columns, s.views));
     for (const GroupView& v : s.views) {
       require(spreads_.of(v.index) <= Spread::kGroup,
               "{} takes {} from {}, which differs between the threads of a group", row.name,
@@ -550,21 +556,38 @@ class Verifier {
     gpu_only("a copy without waiting");
     check_memory(s.buffer, s.index, 1, s.valid, false);
     check_memory(s.to_buffer, s.to_index, 1, std::nullopt, true);
-    const Buffer &from = *s.buffer, &to = *s.to_buffer;
-    require(from.scope != Scope::kShared && to.scope == Scope::kShared,
-            "a copy without waiting from {} to {}; it goes from global to shared memory", from.name,
-            to.name);
-    require(from.dtype == to.dtype, "a copy of {} from {} to {} of {}", nimble::name_of(from.dtype),
-            from.name, to.name, nimble::name_of(to.dtype));
-    const auto size = static_cast<int64_t>(size_of(from.dtype)), bytes = s.lanes * size;
-    require(s.lanes > 0 && (bytes == 4 || bytes == 8 || bytes == 16),
-            "a copy of {} bytes to {}; 4, 8 or 16 go without waiting", bytes, to.name);
-    const int64_t base =
-        from.scope == Scope::kArgument ? std::max<int64_t>(from.alignment, size) : 64;
-    require(base >= bytes, "a copy of {} bytes from {}, which is aligned to {}", bytes, from.name,
-            base);
-    aligned(from, s.index, bytes, "a copy");
-    aligned(to, s.to_index, bytes, "a copy");
+    sound(async_copy_fault(s));
+    const int64_t bytes = s.lanes * static_cast<int64_t>(size_of(s.buffer->dtype));
+    aligned(*s.buffer, s.index, bytes, "a copy");
+    aligned(*s.to_buffer, s.to_index, bytes, "a copy");
+  }
+
+  // --- Signals and copies of boxes
+
+  void tensor_map(const TensorMapRef& m) {
+    gpu_only("a tensor map");
+    sound(tensor_map_fault(f_, facts_, m.get()));
+    require(names_.insert(m->name).second, "two buffers or maps are named {}", m->name);
+  }
+
+  void signal(const Stmt& s) {
+    gpu_only("a signal");
+    require(!has_steps_, "a signal in a function with steps of the whole grid");
+    check_buffer(s.buffer, true);
+    check_dim(s.index, s.buffer->name);
+    sound(signal_fault(s));
+    if (s.kind != StmtKind::kSignalWait) return;
+    check_dim(s.phase, "a signal's phase");
+    require(std::max({divergence_, spreads_.of(s.index), spreads_.of(s.phase)}) == Spread::kBlock,
+            "a wait for signal {} that not all threads of the block reach alike", s.buffer->name);
+  }
+
+  void tensor_copy(const Stmt& s) {
+    signal(s);
+    check_memory(s.to_buffer, s.to_index, 1, std::nullopt, true);
+    sound(tensor_copy_fault(f_, s));
+    for (const Dim& d : s.coordinates) check_dim(d, s.map->name);
+    aligned(*s.to_buffer, s.to_index, pattern_bytes(*s.map), "a box");
   }
 
   // --- Matrix registers
@@ -635,7 +658,9 @@ class Verifier {
   std::unordered_set<const Buffer*> buffers_;
   std::unordered_set<const Value*> seen_;
   std::map<const Buffer*, Shaped> shaped_;  // within a region
+  std::set<const Buffer*> signals_;
   bool in_thread_loop_ = false, has_barrier_ = false, warps_meet_ = false, region_ = false;
+  bool has_steps_ = false;
   bool rare_ = false;  // within a value that may not be computed
 };
 

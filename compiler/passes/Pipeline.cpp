@@ -82,6 +82,8 @@ const std::vector<std::string>& default_pipeline() {
       "fold-constants",
       "eliminate-common",
       "repeat-widening",
+      // Of weights as they were narrowed; what the loops began with is dead.
+      "join-steps",
       "eliminate-dead",
       "grow-tensors",
       // Kernels.

@@ -35,9 +35,10 @@
 //   y = matmul(x, W)    =>    y = matmul(x, W) {tf32 = true}
 //
 // Only what pack-weights can lay out is narrowed, since the kernels of narrow products read packed
-// weights. These have whole groups of rows (ir::Layout): a product over a number of terms that is
-// no multiple of the group stays wide, since a row of the other operand would end within a group
-// and the kernel read over its end. Of f16 only its other operand does.
+// weights; a GPU's read them as they lie, and convolutions are narrowed where one takes them. These
+// have whole groups of rows (ir::Layout): a product over a number of terms that is no multiple of
+// the group stays wide, since a row of the other operand would end within a group and the kernel
+// read over its end. Of f16 only its other operand does.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -123,7 +124,7 @@ class Narrowing {
     if (packs != ir::Packs::kMatrix && packs != ir::Packs::kFilters) return {};
     if (const DType type = b.var->type->dtype; is_narrow_float(type))
       return Types{rows_for(e, type, type), type, DType::kF32};
-    const PrecisionRule* rule = rule_for(e);
+    const PrecisionRule* rule = rule_for(b);
     if (!rule) return {};
     return Types{rows_for(e, rule->sums, rule->operands), rule->operands, rule->sums};
   }
@@ -196,15 +197,34 @@ class Narrowing {
   }
 
   // The rule by which a call is narrowed; null if by none.
-  const PrecisionRule* rule_for(const Expr& e) {
-    const PrecisionRule* rule = rule_of(context_.precision, ir::traits_of(e).packs);
+  const PrecisionRule* rule_for(const Binding& b) {
+    const Expr& e = *b.value;
+    const ir::Packs packs = ir::traits_of(e).packs;
+    const PrecisionRule* rule = rule_of(context_.precision, packs);
     if (!rule || !is_float(rule->operands)) return nullptr;
+    if (packs == ir::Packs::kFilters && !context_.packs_weights())
+      return is_convolved(b, *rule) ? rule : nullptr;
     const std::optional<Matrix> m = matrix_of(e, rule->sums);
     if (!m) return nullptr;
     const DType rows = rows_for(e, rule->sums, rule->operands);
-    const bool fits =
-        context_.packs_weights() ? m->k % group_of(*m, rows, rule->operands) == 0 : !m->filters;
+    const bool fits = !context_.packs_weights() || m->k % group_of(*m, rows, rule->operands) == 0;
     return fits && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
+  }
+
+  // Whether a kernel takes a convolution's images and weights as they lie in the types of a rule.
+  bool is_convolved(const Binding& b, const PrecisionRule& rule) {
+    const Expr& e = *b.value;
+    std::vector<ir::Type> operands;
+    for (const Atom& a : e.args) operands.push_back(ir::type_of(a));
+    if (!e.args[1].is_constant() || b.var->type->dtype != rule.sums) return false;
+    for (size_t i = 0; i < 2; ++i)
+      if (operands[i]->dtype != rule.sums) return false;
+    operands[0] = ir::tensor_type(operands[0]->dims, rows_for(e, rule.sums, rule.operands));
+    operands[1] = ir::tensor_type(operands[1]->dims, rule.operands);
+    Expr narrow = e;
+    narrow.attrs["out"] = rule.sums;
+    return stays_finite(e.args[1].constant, rule.operands) &&
+           has_kernel(narrow, operands, b.var->type, *target_, context_);
   }
 
   // Whether the finite elements of a constant are so as `type`, too.

@@ -1,4 +1,5 @@
 // Reference functions of the recurrent cells.
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -94,11 +95,38 @@ std::vector<Array> gru(const OpCall& c) {
   return {y};
 }
 
+// The cell on row after row of the gates' input parts, from the last one on with `reverse`.
+std::vector<Array> steps(const OpCall& c) {
+  const char* name = ir::traits_of(c.e).steps_of;
+  const ir::CellOperands& operands = *ir::find_op(name)->traits.cell;
+  const ir::ExprRef cell = ir::make_call(name, {}, c.e.attrs);
+  const int64_t count = c.in[0].shape[0];
+  const bool reverse = ir::attr<bool>(c.e.attrs, "reverse");
+  Array y = c.result(0);
+  OpCall step{*cell, c.in, std::vector<ir::Type>(c.results.begin() + 1, c.results.end())};
+  Array& gates = step.in[0];
+  gates.shape.erase(gates.shape.begin());
+  const auto wide = static_cast<ptrdiff_t>(elements(gates.shape));
+  const auto state = static_cast<ptrdiff_t>(c.in[1].f.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const auto row = static_cast<ptrdiff_t>(reverse ? count - 1 - i : i);
+    gates.f.assign(c.in[0].f.begin() + row * wide, c.in[0].f.begin() + (row + 1) * wide);
+    std::vector<Array> next = operands.c ? lstm(step) : gru(step);
+    std::copy(next[0].f.begin(), next[0].f.end(), y.f.begin() + row * state);
+    step.in[1] = std::move(next[0]);
+    if (operands.c) step.in[*operands.c] = std::move(next[1]);
+  }
+  std::vector<Array> out = {std::move(y), step.in[1]};
+  if (operands.c) out.push_back(step.in[*operands.c]);
+  return out;
+}
+
 }  // namespace
 
 ReferenceFunction find_network(const std::string& op) {
   static const std::map<std::string, ReferenceFunction> kTable = {
-      {"lstm_cell", lstm}, {"packed_lstm_cell", lstm}, {"gru_cell", gru}, {"packed_gru_cell", gru}};
+      {"lstm_cell", lstm},      {"packed_lstm_cell", lstm}, {"gru_cell", gru},
+      {"packed_gru_cell", gru}, {"lstm_steps", steps},      {"gru_steps", steps}};
   auto it = kTable.find(op);
   return it == kTable.end() ? nullptr : it->second;
 }

@@ -121,6 +121,31 @@ def product(k, n, follow, precision, sizes=SIZES):
                   tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
 
 
+def convolution(channels, filters, taps, groups=1, precision="f32", sizes=(14, 28, 56)):
+    """A layer of a ResNet or a MobileNet, of square images: `sizes` are their sides."""
+    dtype = "bf16" if precision == "bf16" else "f32"
+    depth, pad = channels // groups, taps // 2
+    inputs, lines = weights_of(1, filters, depth * taps * taps, dtype)
+    inputs.update(x=f"(1, {channels}, n, n), f32", bias=f"({filters}), f32")
+    x = "%x"
+    if dtype != "f32":
+        lines.append(f"let %xt = cast(%x) {{dtype = {dtype}}};")
+        x = "%xt"
+    more = {"f32": "", "tf32": ", tf32 = true", "bf16": ", out = f32"}[precision]
+    lines += [f"let %f = reshape(%w0) {{shape = ({filters}, {depth}, {taps}, {taps})}};",
+              f"let %c = conv2d({x}, %f, %bias) {{strides = [1, 1], pads = [{pad}, {pad}, {pad}, "
+              f"{pad}], dilations = [1, 1], groups = {groups}{more}}};",
+              "let %y = relu(%c);"]
+
+    def arrays(n):
+        return {**vectors(1, filters, depth * taps * taps), "x": draw(3, 1, channels, n, n),
+                "bias": draw(4, filters)}
+    label = f"convolution-{channels}-{filters}-{taps}x{taps}-{groups}"
+    return Kernel(label if precision == "f32" else f"{label}-{precision}", "_conv2d",
+                  program(inputs, lines, {"y": "%y"}), arrays, sizes,
+                  tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
+
+
 def attention():
     inputs = {"x": "(b, n, 2304), f32", "mask": "(b, 1, n, n), f32"}
     lines = [f"let %{name} = slice(%x) {{axes = [2], starts = ({i * 768},), "
@@ -158,22 +183,37 @@ def lstm_cell(hidden=512, steps=16):
                   arrays, sizes=(1,))
 
 
+def lstm_steps(hidden=512):
+    """All steps of a sequence of n: where the blocks fit the GPU, its weights stay on chip."""
+    inputs, lines = weights_of(1, hidden, 4 * hidden, "f32")
+    inputs.update(x=f"(n, 1, {4 * hidden}), f32", h=f"(1, {hidden}), f32", c=f"(1, {hidden}), f32")
+    lines += ["let %all = lstm_steps(%x, %h, %c, %w0) {reverse = false};", "let %y = %all[0];"]
+
+    def arrays(n):
+        return {**vectors(1, hidden, 4 * hidden), "x": draw(10, n, 1, 4 * hidden),
+                "h": draw(8, 1, hidden), "c": draw(9, 1, hidden)}
+    return Kernel(f"lstm-steps-{hidden}", "_lstm_steps", program(inputs, lines, {"y": "%y"}), arrays)
+
+
 def kernels():
     """What is tried, the most important first."""
     products = [(768, 2304, ""), (768, 3072, "gelu"), (3072, 768, "residual"),
                 (768, 768, "residual")]
     all_kernels = [product(k, n, follow, "f32") for k, n, follow in products]
-    all_kernels += [attention(), lstm_cell(), layer_norm()]
+    all_kernels += [attention(), lstm_cell(), lstm_steps(), layer_norm()]
     all_kernels += [product(k, n, follow, precision) for precision in ("bf16", "tf32")
                     for k, n, follow in products]
     all_kernels += [product(k, n, "", "bf16", MANY_ROWS) for k, n in ((768, 3072), (3072, 768))]
+    all_kernels += [convolution(64, 64, 3), convolution(64, 64, 3, precision="tf32"),
+                    convolution(64, 64, 3, precision="bf16"), convolution(256, 64, 1)]
     return {kernel.name: kernel for kernel in all_kernels}
 
 
 # ------------------------------------------------------------------ configurations
 
-GROUPS = "wgmma"  # the unit of gpu_matmul that multiplies with groups of warps
-# Its schedules that are always tried, as no GPU had run any when they were chosen: few rows, then
+# The units of gpu_matmul that multiply with groups of warps; tiles of the second come as boxes.
+GROUPS = ("wgmma", "wgmma-tma")
+# Their schedules that are always tried, as no GPU had run any when they were chosen: few rows, then
 # many. Knobs in the order of GROUP_KNOBS; a group's tile has 64 rows.
 GROUP_KNOBS = ("block_rows", "block_columns", "tile_columns", "k_step", "k_split", "stages")
 GROUP_SCHEDULES = ((64, 16, 16, 128, 4, 4), (64, 32, 32, 128, 2, 4), (64, 32, 32, 128, 1, 4),
@@ -182,11 +222,9 @@ GROUP_SCHEDULES = ((64, 16, 16, 128, 4, 4), (64, 32, 32, 128, 2, 4), (64, 32, 32
 
 
 def groups_of_warps(default, knobs):
-    """Those schedules, if the kernel's template offers the unit for the target."""
-    if GROUPS not in knobs.get("unit", ()):
-        return []
-    return [{**default, "unit": GROUPS, "tile_rows": 64, **dict(zip(GROUP_KNOBS, schedule))}
-            for schedule in GROUP_SCHEDULES]
+    """Those schedules, with each of the units that the kernel's template offers for the target."""
+    return [{**default, "unit": unit, "tile_rows": 64, **dict(zip(GROUP_KNOBS, schedule))}
+            for unit in GROUPS if unit in knobs.get("unit", ()) for schedule in GROUP_SCHEDULES]
 
 
 def is_plausible(config):
@@ -196,9 +234,9 @@ def is_plausible(config):
     unit = config["unit"]
     tiles = (config["block_rows"] // config["tile_rows"]
              * (config["block_columns"] // config["tile_columns"]))
-    threads = tiles * config["k_split"] * {"simt": 1, GROUPS: 128}.get(unit, 32)
+    threads = tiles * config["k_split"] * (1 if unit == "simt" else 128 if unit in GROUPS else 32)
     per_thread = config["tile_rows"] * config["tile_columns"]
-    if unit == GROUPS and (config["tile_rows"] % 64 or config["tile_columns"] < 16
+    if unit in GROUPS and (config["tile_rows"] % 64 or config["tile_columns"] < 16
                            or config["stages"] < 3):
         return False
     return 64 <= threads <= 512 and (unit != "simt" or 4 <= per_thread <= 64)
@@ -301,8 +339,10 @@ def lines(rows, most=5):
         out += [f"### {kernel}", "", f"The default: {text}.", "",
                 "| size | us | of the default's | configuration |", "| --- | --- | --- | --- |"]
         for size, found in sizes.items():
-            group = next((row for row in found if row["config"].get("unit") == GROUPS), None)
-            shown = found[:most] + [row for row in found[most:] if row["default"] or row is group]
+            groups = [next((row for row in found if row["config"].get("unit") == unit), None)
+                      for unit in GROUPS]
+            shown = found[:most] + [row for row in found[most:]
+                                    if row["default"] or any(row is group for group in groups)]
             for row in shown:
                 ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
                 out.append(f"| {size} | {row['ns'] / 1000:.1f} | {ratio} | "

@@ -108,6 +108,9 @@ MODELS = {model.name: model for model in (
     bert("bert-base-tf32", "tf32", 5e-3, "--precision", "tf32"),
     bert("bert-base-bf16", "bf16", 5e-2, "--precision", "bf16"),
     Model("lstm", lstm_source, lstm_weights, lstm_cases, lstm_module, "y", 1e-5, bar=1.5),
+    # Its steps a kernel each, beside one for all of them.
+    Model("lstm-loop", lstm_source, lstm_weights, lstm_cases, lstm_module, "y", 1e-5,
+          ("--disable-pass", "join-steps"), bar=1.5),
     Model("tree-lstm", tree_source, tree_weights, tree_cases, tree_module, "h", 1e-5, trees=True,
           bar=2.0),
 )}

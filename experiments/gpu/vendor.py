@@ -32,30 +32,13 @@ def batched(heads=12, width=64):
                    "k": candidates.draw(2, heads, n, width)})
 
 
-def convolution(channels, filters, taps, groups=1, sizes=(14, 28, 56)):
-    """A layer of a ResNet or a MobileNet, of square images: `sizes` are their sides."""
-    depth, pad = channels // groups, taps // 2
-    inputs, lines = candidates.weights_of(1, filters, depth * taps * taps, "f32")
-    inputs.update(x=f"(1, {channels}, n, n), f32", bias=f"({filters}), f32")
-    lines += [f"let %f = reshape(%w0) {{shape = ({filters}, {depth}, {taps}, {taps})}};",
-              f"let %c = conv2d(%x, %f, %bias) {{strides = [1, 1], pads = [{pad}, {pad}, {pad}, "
-              f"{pad}], dilations = [1, 1], groups = {groups}}};",
-              "let %y = relu(%c);"]
-
-    def arrays(n):
-        return {**candidates.vectors(1, filters, depth * taps * taps),
-                "x": candidates.draw(3, 1, channels, n, n), "bias": candidates.draw(4, filters)}
-    return candidates.Kernel(f"convolution-{channels}-{filters}-{taps}x{taps}-{groups}", "_conv2d",
-                             candidates.program(inputs, lines, {"y": "%y"}), arrays, sizes)
-
-
 def kernels():
     products = [(768, 2304, ""), (768, 3072, "gelu_tanh"), (768, 3072, "relu"),
                 (3072, 768, "residual")]
     found = [candidates.product(k, n, follow, dtype)
              for dtype in ("f32", "bf16") for k, n, follow in products]
-    found += [batched(), convolution(64, 64, 3), convolution(256, 64, 1),
-              convolution(192, 192, 3, groups=192)]
+    found += [batched(), candidates.convolution(64, 64, 3), candidates.convolution(256, 64, 1),
+              candidates.convolution(192, 192, 3, groups=192)]
     return {kernel.name: kernel for kernel in found}
 
 

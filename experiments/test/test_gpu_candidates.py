@@ -95,6 +95,12 @@ class Sampling(unittest.TestCase):
             self.assertLessEqual(stages + sums, 232448, config)
         drawn = itertools.islice(candidates.sample(found[0], knobs, 1), 200)
         self.assertIn("wgmma", {config["unit"] for config in drawn})
+        both = candidates.groups_of_warps(
+            DEFAULT, {**knobs, "unit": [*knobs["unit"], "wgmma-tma"]})
+        self.assertEqual(both[:len(found)], found)
+        self.assertEqual(both[len(found):], [{**config, "unit": "wgmma-tma"} for config in found])
+        self.assertTrue(all(candidates.is_plausible(config) for config in both))
+        self.assertFalse(candidates.is_plausible({**both[-1], "stages": 2}))
 
     def test_threads_of_a_product(self):
         self.assertTrue(candidates.is_plausible(DEFAULT))  # 4 * 8 * 8 threads
@@ -183,6 +189,11 @@ class Tables(unittest.TestCase):
         text = "\n".join(candidates.lines(rows, most=1))
         self.assertIn("| unit wgmma |", text)
         self.assertNotIn("| unit wgmma, x 2 |", text)
+        rows += [row("a", {"unit": "wgmma-tma", "x": x}, {"19": 300.0 + x}) for x in (1, 2)]
+        text = "\n".join(candidates.lines(rows, most=1))
+        self.assertIn("| unit wgmma |", text)
+        self.assertIn("| unit wgmma-tma |", text)
+        self.assertNotIn("| unit wgmma-tma, x 2 |", text)
 
 
 if __name__ == "__main__":

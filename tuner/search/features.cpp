@@ -160,7 +160,21 @@ class Walk {
       case StmtKind::kGroupCommit:
       case StmtKind::kGroupWait:
       case StmtKind::kProxyFence:
+      case StmtKind::kSignalInit:
+      case StmtKind::kSignalArrive:
         return;
+      case StmtKind::kSignalWait:
+        barriers += times;
+        return;
+      // Whole, whoever of the block asks for it.
+      case StmtKind::kTensorCopy: {
+        const double bytes = s.map->box_bytes() * times;
+        loads += times;
+        stores += times;
+        load_bytes += bytes;
+        store_bytes += bytes;
+        return;
+      }
       case StmtKind::kGroupDot: {
         const kir::GroupFragmentRow& row = kir::group_row_of(s.group_fragment);
         flops += 2.0 * kir::kGroupRows * s.columns * row.k / kir::kGroupThreads * times;

@@ -361,6 +361,17 @@ class Assembler {
     in_.expect("shared");
     l.shared_bytes = in_.index();
     if (in_.accept("aligned")) l.alignment = in_.index();
+    while (in_.accept("map")) {
+      TensorMap& m = l.maps.emplace_back();
+      m.argument = in_.index();
+      in_.list("(", ")", [&] {
+        TensorMap::Axis& a = m.axes.emplace_back();
+        a.extent = parse_program(&in_);
+        in_.expect("by");
+        a.box = in_.index();
+      });
+    }
+    if (in_.accept("steps")) l.steps = parse_program(&in_);
     return l;
   }
 

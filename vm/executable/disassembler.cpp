@@ -173,6 +173,12 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
                          i.launch->threads, i.launch->shared_bytes);
       if (i.launch->alignment != Launch::kMaxAlignment)
         out += fmt::format(" aligned {}", i.launch->alignment);
+      for (const TensorMap& m : i.launch->maps)
+        out += fmt::format(" map {} ({})", m.argument,
+                           joined(m.axes, [](const TensorMap::Axis& a) {
+                             return fmt::format("{} by {}", postfix(a.extent), a.box);
+                           }));
+      if (i.launch->steps) out += " steps " + postfix(*i.launch->steps);
     }
     out += "\n";
   }

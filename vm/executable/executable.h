@@ -78,6 +78,23 @@ enum class ImplementationKind : uint8_t {
   kPortable = 3,  // the kernel's portable form; `symbol` is only a name
 };
 
+// What a GPU's copy engine is told of a tensor argument that is only read, and lies densely: the
+// driver encodes it for each address and extents (vm/runtime/tensor_maps.h). A box is what one copy
+// takes; its innermost extent is a line of 32, 64 or 128 bytes, whose pieces of 16 bytes are
+// swizzled in shared memory. What a box has beyond the tensor is zeros.
+struct TensorMap {
+  static constexpr size_t kMaxRank = 5;
+  static constexpr uint32_t kMaxBox = 256;  // elements along an axis
+  struct Axis {
+    DimProgram extent;  // elements, over the contract's symbols
+    uint32_t box = 1;   // elements of a box
+    friend bool operator==(const Axis&, const Axis&) = default;
+  };
+  uint32_t argument = 0;   // its number among the contract's tensors
+  std::vector<Axis> axes;  // innermost first
+  friend bool operator==(const TensorMap&, const TensorMap&) = default;
+};
+
 // How a GPU's native implementation is started: blocks along each axis, over the contract's symbols
 // alone (a region's number of threads says nothing of a GPU), threads of a block, bytes of its
 // shared memory. launch.h computes the blocks of a call.
@@ -87,6 +104,7 @@ struct Launch {
   // What a block may have at compute capability 9.0; at none it may have more.
   static constexpr uint32_t kMaxSharedBytes = 227 << 10;
   static constexpr uint32_t kMaxAlignment = 16;  // bytes of a thread's widest access
+  static constexpr size_t kMaxMaps = 8;
   std::array<DimProgram, 3> grid = {DimProgram::constant(1), DimProgram::constant(1),
                                     DimProgram::constant(1)};
   uint32_t threads = 0;
@@ -94,6 +112,12 @@ struct Launch {
   // Bytes, a power of two, of which the addresses of its arguments have to be multiples: those of
   // the widest access to one. Of whom nothing is known, the most.
   uint32_t alignment = kMaxAlignment;
+  // Its code's last parameters. With any, the alignment is the most.
+  std::vector<TensorMap> maps = {};
+  // How many steps of the whole grid it does, over the contract's symbols; nothing: it has none.
+  // Its blocks meet between two steps, so they are started for all steps only where all of them are
+  // on the GPU at once, and else for each step anew.
+  std::optional<DimProgram> steps;
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 

@@ -32,6 +32,15 @@
 // a block, bytes of shared memory, alignment of its arguments; then a count of images that are not
 // the CPU's, for each its index and device and the symbol and bytes of each of its modules.
 //
+// Tensor maps of launches come in a section of their own, which only files with such launches have,
+// and in these it is required: a count of launches, for each the indices of its kernel and
+// implementation and a count of maps, for each its argument, a count of axes, and of each of these
+// the program of its extent and the elements of a box.
+//
+// Launches whose grid does steps come in a section that only files with such launches have, and in
+// these it is required: a count, for each the indices of its kernel and implementation, and the
+// program of the number of steps.
+//
 // Evolution: a reader skips sections that it does not know unless kRequired is set, and refuses
 // a file with an unknown required section or another format version. The version grows when the
 // meaning of an existing section changes, and then takes in what came as sections of its own; what
@@ -73,15 +82,17 @@ enum class Section : uint32_t {
   kOptions = 13,    // of the compilation; optional
   kGpu = 14,        // launches, and the images of GPUs; required where there is any
   kDivisible = 15,  // implementations that are; optional
+  kGpuSteps = 16,   // of launches; required where there are any
+  kTensorMaps = 17, // of launches; required where there is any
 };
-inline constexpr uint32_t kSectionCount = 15;
+inline constexpr uint32_t kSectionCount = 17;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
   constexpr std::string_view kNames[] = {
       "",        "functions", "scalar functions", "constants",     "kernels",    "images",
       "entries", "texts",     "provenance",       "constant data", "image data", "portable kernels",
-      "types",   "options",   "gpu code",         "divisible"};
+      "types",   "options",   "gpu code",         "divisible",     "gpu steps",  "tensor maps"};
   const uint32_t i = static_cast<uint32_t>(s);
   return i <= kSectionCount ? kNames[i] : "unknown";
 }

@@ -35,6 +35,10 @@ std::array<uint32_t, 3> grid_of(const Launch& launch, std::span<const int64_t> s
   return out;
 }
 
+int64_t steps_of(const Launch& launch, std::span<const int64_t> symbols) {
+  return launch.steps ? launch.steps->evaluate1(symbols) : 1;
+}
+
 bool uses_gpu(const Executable& e) {
   const auto on_gpu = [](const auto& x) { return is_gpu(x.device); };
   if (std::any_of(e.kernels.begin(), e.kernels.end(), on_gpu) ||

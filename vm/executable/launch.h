@@ -19,6 +19,10 @@ inline constexpr std::array<int64_t, 3> kMaxGrid = {INT32_MAX, 65535, 65535};
 // Error(kFatal) where the programs' arithmetic fails.
 std::array<uint32_t, 3> grid_of(const Launch& launch, std::span<const int64_t> symbols);
 
+// The steps that the grid does at these values; 1 of a launch without. Error(kFatal) where the
+// program's arithmetic fails.
+int64_t steps_of(const Launch& launch, std::span<const int64_t> symbols);
+
 // Whether a kernel, a constant, a storage or a copy of it lies on a GPU.
 bool uses_gpu(const Executable& executable);
 

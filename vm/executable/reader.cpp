@@ -109,7 +109,8 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
   for (uint32_t id = 1; id <= kSectionCount; ++id)
     if (const auto s = static_cast<Section>(id);
         !sections[id].data() && s != Section::kProvenance && s != Section::kPortable &&
-        s != Section::kOptions && s != Section::kGpu && s != Section::kDivisible)
+        s != Section::kOptions && s != Section::kGpu && s != Section::kDivisible &&
+        s != Section::kGpuSteps && s != Section::kTensorMaps)
       corrupt(place, fmt::format("malformed: section \"{}\" is missing",
                                  name_of(static_cast<Section>(id))));
   return sections;
@@ -389,6 +390,48 @@ void get_gpu(ByteReader* in, Executable* e) {
   }
 }
 
+// Behind the launches.
+void get_tensor_maps(ByteReader* in, Executable* e) {
+  const size_t launches = in->count("number of launches with tensor maps", 3);
+  for (size_t n = 0; n < launches; ++n) {
+    const uint64_t kernel = in->varint(), implementation = in->varint();
+    if (kernel >= e->kernels.size() ||
+        implementation >= e->kernels[kernel].implementations.size() ||
+        !e->kernels[kernel].implementations[implementation].launch ||
+        !e->kernels[kernel].implementations[implementation].launch->maps.empty())
+      in->fail(fmt::format("tensor maps of implementation {} of kernel {}, which has some or no "
+                           "launch",
+                           implementation, kernel));
+    std::vector<TensorMap>& maps =
+        e->kernels[kernel].implementations[implementation].launch->maps;
+    maps.resize(in->count("number of tensor maps", 2, sizeof(TensorMap)));
+    if (maps.empty()) in->fail(fmt::format("no tensor map of kernel {}", kernel));
+    for (TensorMap& m : maps) {
+      m.argument = in->varint32("argument of a tensor map");
+      m.axes.resize(in->count("rank of a tensor map", 4, sizeof(TensorMap::Axis)));
+      for (TensorMap::Axis& a : m.axes) {
+        a.extent = decode_dim_program(in);
+        a.box = in->varint32("extent of a box");
+      }
+    }
+  }
+}
+
+// Behind the launches, too.
+void get_gpu_steps(ByteReader* in, Executable* e) {
+  const size_t count = in->count("number of launches with steps", 3);
+  for (size_t n = 0; n < count; ++n) {
+    const uint64_t kernel = in->varint(), implementation = in->varint();
+    Launch* launch = nullptr;
+    if (kernel < e->kernels.size() && implementation < e->kernels[kernel].implementations.size())
+      if (auto& l = e->kernels[kernel].implementations[implementation].launch) launch = &*l;
+    if (!launch || launch->steps)
+      in->fail(fmt::format("steps of implementation {} of kernel {}, which has some or no launch",
+                           implementation, kernel));
+    launch->steps = decode_dim_program(in);
+  }
+}
+
 // `memory`: bytes that what is decoded may take.
 Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
                  const LoadLimits& limits, uint64_t memory, const std::string& place) {
@@ -426,6 +469,10 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
   if (bytes_of(Section::kDivisible).data())
     with(Section::kDivisible, [&](ByteReader* in) { get_divisible(in, &e); });
   if (bytes_of(Section::kGpu).data()) with(Section::kGpu, [&](ByteReader* in) { get_gpu(in, &e); });
+  if (bytes_of(Section::kTensorMaps).data())
+    with(Section::kTensorMaps, [&](ByteReader* in) { get_tensor_maps(in, &e); });
+  if (bytes_of(Section::kGpuSteps).data())
+    with(Section::kGpuSteps, [&](ByteReader* in) { get_gpu_steps(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart
   for (const Constant& c : e.constants) constants += c.bytes.size();
   if (constants > limits.constants)

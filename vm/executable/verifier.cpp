@@ -323,6 +323,7 @@ class Verifier {
     }
     if (!gpu || !native) return report<Fault::kLaunchElsewhere>(where, i.symbol);
     for (const DimProgram& p : i.launch->grid) is_program(where, p, k.contract.symbols.size());
+    if (i.launch->steps) is_program(where, *i.launch->steps, k.contract.symbols.size());
     const uint32_t threads = i.launch->threads;
     if (threads == 0 || threads % Launch::kWarp != 0 || threads > Launch::kMaxThreads)
       report<Fault::kLaunchThreads>(where, i.symbol, threads);
@@ -331,6 +332,39 @@ class Verifier {
                                    Launch::kMaxSharedBytes);
     if (!std::has_single_bit(i.launch->alignment) || i.launch->alignment > Launch::kMaxAlignment)
       report<Fault::kLaunchAlignment>(where, i.symbol, i.launch->alignment, Launch::kMaxAlignment);
+    check_maps(where, k, i);
+  }
+
+  void check_maps(const Place& where, const Kernel& k, const Implementation& i) {
+    const Launch& l = *i.launch;
+    if (l.maps.empty()) return;
+    if (l.maps.size() > Launch::kMaxMaps)
+      report<Fault::kMapsMany>(where, i.symbol, l.maps.size(), Launch::kMaxMaps);
+    if (l.alignment != Launch::kMaxAlignment)
+      report<Fault::kMapsAlignment>(where, i.symbol, l.alignment, Launch::kMaxAlignment);
+    std::vector<const KernelArgument*> tensors;
+    for (const KernelArgument& a : k.contract.arguments)
+      if (a.kind == KernelArgument::Kind::kTensor) tensors.push_back(&a);
+    for (const TensorMap& m : l.maps) {
+      if (m.argument >= tensors.size() || tensors[m.argument]->access != Access::kIn) {
+        report<Fault::kMapArgument>(where, i.symbol, m.argument, tensors.size());
+        continue;
+      }
+      if (m.axes.empty() || m.axes.size() > TensorMap::kMaxRank) {
+        report<Fault::kMapRank>(where, i.symbol, m.axes.size(), TensorMap::kMaxRank);
+        continue;
+      }
+      for (const TensorMap::Axis& a : m.axes) {
+        is_program(where, a.extent, k.contract.symbols.size());
+        if (a.box == 0 || a.box > TensorMap::kMaxBox)
+          report<Fault::kMapBox>(where, i.symbol, a.box, TensorMap::kMaxBox);
+      }
+      const DType t = tensors[m.argument]->dtype;
+      const uint64_t size = static_cast<int>(t) < kDTypeCount ? size_of(t) : 0;
+      const uint64_t line = size * m.axes[0].box;
+      if (line != 32 && line != 64 && line != 128)
+        report<Fault::kMapLine>(where, i.symbol, line);
+    }
   }
 
   void check_device(const Place& where, int32_t device) {

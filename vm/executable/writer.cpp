@@ -171,6 +171,51 @@ bool put_gpu(const Executable& e, ByteWriter* out) {
   return launches + images > 0;
 }
 
+// The maps of launches; whether there is any.
+bool put_tensor_maps(const Executable& e, ByteWriter* out) {
+  std::vector<std::pair<size_t, size_t>> all;
+  for (size_t k = 0; k < e.kernels.size(); ++k)
+    for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i) {
+      const std::optional<Launch>& launch = e.kernels[k].implementations[i].launch;
+      if (launch && !launch->maps.empty()) all.emplace_back(k, i);
+    }
+  out->varint(all.size());
+  for (const auto& [k, i] : all) {
+    const std::vector<TensorMap>& maps = e.kernels[k].implementations[i].launch->maps;
+    out->varint(k);
+    out->varint(i);
+    out->varint(maps.size());
+    for (const TensorMap& m : maps) {
+      out->varint(m.argument);
+      out->varint(m.axes.size());
+      for (const TensorMap::Axis& a : m.axes) {
+        encode(a.extent, out);
+        out->varint(a.box);
+      }
+    }
+  }
+  return !all.empty();
+}
+
+// The steps of launches; whether there are any.
+bool put_gpu_steps(const Executable& e, ByteWriter* out) {
+  size_t count = 0;
+  const auto each = [&](const auto& visit) {
+    for (size_t k = 0; k < e.kernels.size(); ++k)
+      for (size_t i = 0; i < e.kernels[k].implementations.size(); ++i)
+        if (const auto& launch = e.kernels[k].implementations[i].launch; launch && launch->steps)
+          visit(k, i, *launch->steps);
+  };
+  each([&](size_t, size_t, const DimProgram&) { ++count; });
+  out->varint(count);
+  each([&](size_t kernel, size_t implementation, const DimProgram& steps) {
+    out->varint(kernel);
+    out->varint(implementation);
+    encode(steps, out);
+  });
+  return count > 0;
+}
+
 void put_ports(const std::vector<Port>& ports, ByteWriter* out) {
   out->varint(ports.size());
   for (const Port& p : ports) {
@@ -251,7 +296,7 @@ struct Layout {
 
 Layout lay_out(const Executable& e) {
   ByteWriter functions, scalars, constants, kernels, images, entries, types, texts, provenance,
-      portable, options, gpu, divisible;
+      portable, options, gpu, divisible, gpu_steps, maps;
   Piece constant_data{Section::kConstantData, kRequired, kDataAlignment, {}};
   Piece image_data{Section::kImageData, kRequired, kDataAlignment, {}};
   put_functions(e, &functions);
@@ -288,7 +333,7 @@ Layout lay_out(const Executable& e) {
   }
 
   Layout out;
-  out.storage.reserve(16);
+  out.storage.reserve(20);
   std::vector<Piece> sections;
   auto add = [&](Section id, uint32_t flags, ByteWriter* w) {
     out.storage.push_back(w->take());
@@ -308,7 +353,9 @@ Layout lay_out(const Executable& e) {
   add(Section::kTypes, kRequired, &types);
   add(Section::kOptions, 0, &options);
   if (put_gpu(e, &gpu)) add(Section::kGpu, kRequired, &gpu);
+  if (put_gpu_steps(e, &gpu_steps)) add(Section::kGpuSteps, kRequired, &gpu_steps);
   if (put_divisible(e, &divisible)) add(Section::kDivisible, 0, &divisible);
+  if (put_tensor_maps(e, &maps)) add(Section::kTensorMaps, kRequired, &maps);
   sections.push_back(std::move(constant_data));
   sections.push_back(std::move(image_data));
 

@@ -8,8 +8,14 @@
 
 #include "vm/interpreter/kernel.h"
 #include "vm/runtime/storage_pool.h"
+#include "vm/runtime/tensor_maps.h"
 
 namespace nimble::rt {
+
+// What a map of a kernel's describes in a call whose arguments are bound in `frame`, copies of them
+// included. Error(kFatal) if it were more than its tensor.
+BoxedTensor boxed_tensor(const PreparedKernel& kernel, const exec::TensorMap& map,
+                         std::span<const Value> arguments, const KernelFrame& frame);
 
 class GpuArguments {
  public:

@@ -5,6 +5,7 @@
 
 #include "vm/base/error.h"
 #include "vm/executable/launch.h"
+#include "vm/interpreter/gpu_arguments.h"
 #include "vm/interpreter/kernel_faults.h"
 #include "vm/interpreter/library_arguments.h"
 
@@ -14,11 +15,19 @@ namespace {
 // Dispatch sees one thread of the host's, whatever the session has: it has no part in the work.
 constexpr int32_t kHostThreads = 1;
 constexpr size_t kMostSuspects = 8;
+constexpr size_t kMeetingBytes = sizeof(uint32_t);
 
-std::array<uint32_t, 3> grid_of(const PreparedKernel& k, const exec::Launch& launch,
-                                std::span<const int64_t> symbols) {
+struct Extent {
+  std::array<uint32_t, 3> grid{};
+  int64_t steps = 1;
+
+  bool empty() const { return grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || steps <= 0; }
+  int64_t blocks() const { return int64_t{grid[0]} * grid[1] * grid[2]; }
+};
+Extent extent_of(const PreparedKernel& k, const exec::Launch& launch,
+                 std::span<const int64_t> symbols) {
   try {
-    return exec::grid_of(launch, symbols);
+    return {exec::grid_of(launch, symbols), exec::steps_of(launch, symbols)};
   } catch (const Error& e) {
     throw Error(e.status(), "", fmt::format("{}: {}", kernel_text(k), e.problem()), e.remedy());
   }
@@ -40,18 +49,33 @@ uint64_t word_of(const void* address) {
 
 }  // namespace
 
+GpuLaunches::~GpuLaunches() {
+  forget();
+  if (meeting_) device_->free(meeting_, kMeetingBytes);
+}
+
 void GpuLaunches::prepare(CudaDevice& device) {
   std::vector<Since> since(kernels_.size());
   for (size_t i = 0; i < since.size(); ++i) since[i].symbols.resize(kernels_[i].symbols);
   launched_.reserve(kernels_.size());
-  size_t parameters = 0;
+  size_t parameters = 0, maps = 0;
+  bool steps = false;
   for (const PreparedKernel& k : kernels_)
-    if (k.launches) parameters = std::max(parameters, launch_parameters(k));
-  words_ = std::make_unique<LaunchWords>(parameters);
+    for (const KernelTarget& t : k.targets)
+      if (t.launch) {
+        parameters = std::max(parameters, launch_parameters(k, *t.launch));
+        maps = std::max(maps, t.launch->maps.size());
+        steps |= t.launch->steps.has_value();
+      }
+  words_ = std::make_unique<LaunchWords>(parameters, maps);
+  maps_ = std::make_unique<TensorMaps>(device);
   stretches_ = std::make_unique<GpuStretches>(device);
   cells_ = std::make_unique<PinnedMemory>(device, kernels_.size() * sizeof(int32_t));
   since_ = std::move(since);
   device_ = &device;
+  if (!steps) return;
+  meeting_ = device.allocate(kMeetingBytes);
+  if (meeting_) device.clear(meeting_, kMeetingBytes);
 }
 
 void GpuLaunches::note(uint32_t index, std::span<const int64_t> symbols) {
@@ -153,9 +177,9 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
     target = &*k.stand_in;
   }
   const exec::Launch& launch = *target->launch;
-  const std::array<uint32_t, 3> grid = grid_of(k, launch, symbols);
+  const Extent extent = extent_of(k, launch, symbols);
   KernelCallResult done{target->implementation, static_cast<int32_t>(launch.threads)};
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return done;
+  if (extent.empty()) return done;
 
   void* space = nullptr;
   if (k.uses_scratch) {
@@ -167,26 +191,57 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
     space = scratch.at_least(static_cast<uint64_t>(bytes));
   }
   void* const status = static_cast<int32_t*>(cells_->of_device()) + index;
-  const size_t parameters = launch_parameters(k);
-  words_->set(target->function, grid, launch.threads, launch.shared_bytes, parameters);
+  const size_t parameters = launch_parameters(k, launch);
+  words_->set(target->function, extent.grid, launch.threads, launch.shared_bytes, parameters);
   uint64_t* word = words_->parameters();
   for (uint32_t i = 0; i < k.tensors; ++i) *word++ = word_of(frame->buffers[i]);
   for (const int64_t symbol : symbols) *word++ = static_cast<uint64_t>(symbol);
   *word++ = word_of(space);
-  *word = word_of(status);
+  *word++ = word_of(status);
+  uint64_t* const step = word;  // the first one, and the one to end ahead of
+  if (launch.steps) step[2] = word_of(meeting_);
+  if (!launch.maps.empty()) {
+    word = words_->add_maps(launch.maps.size());
+    for (const exec::TensorMap& map : launch.maps) {
+      const TensorMaps::Words& encoded = maps_->find(boxed_tensor(k, map, arguments, *frame));
+      word = std::copy(encoded.begin(), encoded.end(), word);
+    }
+  }
 
+  const bool together = extent.steps > 1 && meeting_ && extent.blocks() <= target->blocks_at_once;
+  const auto each_step = [&](const auto& start) {
+    if (!launch.steps) return start();
+    for (int64_t i = 0; i < extent.steps; ++i) {
+      step[0] = static_cast<uint64_t>(i);
+      step[1] = static_cast<uint64_t>(i) + 1;
+      start();
+    }
+  };
   note(index, symbols);
-  if (!profiler && stretches_->on()) [[likely]] {
+  if (!profiler && !together && stretches_->on()) [[likely]] {
     enter();
-    stretches_->add(*words_);
+    each_step([&] { stretches_->add(*words_); });
     return done;
   }
   const CudaLaunch call = words_->launch();
   const auto start = [&] {
-    device_->launch(call.function, call.grid, call.threads, call.shared_bytes, call.parameters);
+    if (together) {
+      step[0] = 0;
+      step[1] = static_cast<uint64_t>(extent.steps);
+      if (device_->launch_together(call.function, call.grid, call.threads, call.shared_bytes,
+                                   call.parameters))
+        return;
+    }
+    each_step([&] {
+      device_->launch(call.function, call.grid, call.threads, call.shared_bytes, call.parameters);
+    });
   };
   if (profiler) {
     start_timed(index, done, symbols, start);
+  } else if (together) {
+    device_->enter();  // it is no part of a stretch
+    entered_ = true;
+    start();
   } else {
     enter();
     start();

@@ -2,6 +2,9 @@
 // and a fault of the hardware are found where the run waits for the device anyway, when it copies
 // something out and at its end.
 //
+// A kernel with steps of its whole grid is started once for all of them where its blocks are all on
+// the device at once, outside of stretches, and else once for each.
+//
 // A kernel whose check fails leaves its status in a cell that host and device share, one per kernel
 // of the model. What runs behind it computes with what it left undone; the host sees nothing of it,
 // for the run ends where it would be copied out.
@@ -26,7 +29,7 @@ class GpuLaunches {
  public:
   // Takes memory at the first launch only.
   explicit GpuLaunches(std::span<const PreparedKernel> kernels) : kernels_(kernels) {}
-  ~GpuLaunches() { forget(); }
+  ~GpuLaunches();
   GpuLaunches(const GpuLaunches&) = delete;
   GpuLaunches& operator=(const GpuLaunches&) = delete;
 
@@ -99,10 +102,14 @@ class GpuLaunches {
   CudaDevice* device_ = nullptr;
   bool entered_ = false;  // in this slice
   std::unique_ptr<LaunchWords> words_;
+  std::unique_ptr<TensorMaps> maps_;
   std::unique_ptr<GpuStretches> stretches_;
   std::unique_ptr<PinnedMemory> cells_;  // int32_t by kernel
-  std::vector<Since> since_;             // by kernel
-  std::vector<uint32_t> launched_;       // kernels, in the order of their first launches
+  // Where the blocks of a grid meet between its steps, on the device; nullptr if no kernel has any,
+  // or there is no memory: then each step is a launch.
+  void* meeting_ = nullptr;
+  std::vector<Since> since_;        // by kernel
+  std::vector<uint32_t> launched_;  // kernels, in the order of their first launches
   std::vector<Timed> timed_;
   std::vector<std::unique_ptr<CudaEvent>> events_;
   size_t events_used_ = 0;

@@ -38,10 +38,9 @@ constexpr uint64_t pair_of(uint64_t low, uint64_t high) {
 
 }  // namespace
 
-LaunchWords::LaunchWords(size_t most_parameters)
-    : words_(kHead + most_parameters), places_(most_parameters) {
-  for (size_t i = 0; i < most_parameters; ++i) places_[i] = &words_[kHead + i];
-}
+LaunchWords::LaunchWords(size_t most_parameters, size_t most_maps)
+    : words_(kHead + most_parameters + TensorMaps::kWords * most_maps),
+      places_(most_parameters + most_maps) {}
 
 void LaunchWords::set(cuda::Function function, const std::array<uint32_t, 3>& grid,
                       uint32_t threads, uint32_t shared_bytes, size_t parameters) {
@@ -57,14 +56,23 @@ CudaLaunch LaunchWords::launch_of(const uint64_t* words, void** places) {
   const auto high = [&](size_t i) { return static_cast<uint32_t>(words[i] >> 32); };
   return {reinterpret_cast<cuda::Function>(static_cast<uintptr_t>(words[0])),
           {low(1), high(1), low(2)},
-          high(2),
+          high(2) & 0xffff,
           low(3),
           places};
 }
 
+uint64_t* LaunchWords::add_maps(size_t count) {
+  words_[2] |= uint64_t{count} << kMapsBit;
+  const size_t begin = std::exchange(count_, size_of(words_.data()));
+  return words_.data() + begin;
+}
+
 CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
-  const size_t parameters = size_of(words) - kHead;
-  for (size_t i = 0; i < parameters; ++i) places[i] = const_cast<uint64_t*>(words + kHead + i);
+  const size_t parameters = parameters_of(words), maps = maps_of(words);
+  auto* const all = const_cast<uint64_t*>(words + kHead);
+  for (size_t i = 0; i < parameters; ++i) places[i] = all + i;
+  for (size_t i = 0; i < maps; ++i)
+    places[parameters + i] = all + parameters + TensorMaps::kWords * i;
   return launch_of(words, places);
 }
 

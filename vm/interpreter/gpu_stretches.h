@@ -24,6 +24,7 @@
 
 #include "vm/runtime/cuda_device.h"
 #include "vm/runtime/cuda_graph.h"
+#include "vm/runtime/tensor_maps.h"
 
 namespace nimble::rt {
 
@@ -31,23 +32,32 @@ namespace nimble::rt {
 class LaunchWords {
  public:
   static constexpr size_t kHead = 4;
-  // For launches with so many parameters at most.
-  explicit LaunchWords(size_t most_parameters);
+  // For launches with so many parameters, and so many tensor maps behind them, at most.
+  explicit LaunchWords(size_t most_parameters, size_t most_maps = 0);
   LaunchWords(const LaunchWords&) = delete;
   LaunchWords& operator=(const LaunchWords&) = delete;
   void set(cuda::Function function, const std::array<uint32_t, 3>& grid, uint32_t threads,
            uint32_t shared_bytes, size_t parameters);
   uint64_t* parameters() { return words_.data() + kHead; }
   std::span<const uint64_t> words() const { return {words_.data(), count_}; }
+  // What is set has so many tensor maps, too, which take TensorMaps::kWords each behind what takes
+  // a word; returns the first one's.
+  uint64_t* add_maps(size_t count);
   // What is set, ready to be launched.
-  CudaLaunch launch() { return launch_of(words_.data(), places_.data()); }
+  CudaLaunch launch() { return read(words_.data(), places_.data()); }
 
-  static size_t size_of(const uint64_t* words) { return kHead + (words[3] >> 32); }
+  static size_t size_of(const uint64_t* words) {
+    return kHead + parameters_of(words) + TensorMaps::kWords * maps_of(words);
+  }
   // `places` gets where each parameter lies.
   static CudaLaunch read(const uint64_t* words, void** places);
 
  private:
   static CudaLaunch launch_of(const uint64_t* words, void** places);
+  static size_t parameters_of(const uint64_t* words) { return words[3] >> 32; }
+  static size_t maps_of(const uint64_t* words) { return words[2] >> kMapsBit; }
+
+  static constexpr int kMapsBit = 48;  // of the word with the threads, which are 1024 at most
   std::vector<uint64_t> words_;
   std::vector<void*> places_;
   size_t count_ = 0;

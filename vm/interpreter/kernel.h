@@ -49,6 +49,7 @@ struct KernelTarget {
   // Of a kernel on the GPU, and how it is started (gpu_launches.h).
   cuda::Function function = nullptr;
   const exec::Launch* launch = nullptr;
+  int64_t blocks_at_once = 0;  // of a launch with steps; 0: its blocks cannot wait for each other
   const LibraryKernel* library = nullptr;
   // Of the library's kernels that are made ready before they run.
   std::shared_ptr<VendorRoutine> routine;
@@ -104,18 +105,20 @@ struct PreparedKernel {
   Device* device = nullptr;  // where it runs
   uint64_t memory() const;   // bytes that it takes
 };
-// Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status.
-inline size_t launch_parameters(const PreparedKernel& k) {
-  return size_t{k.tensors} + k.symbols + 2;
+// Of its code on a GPU: a word for each tensor and symbol, then for scratch memory and the status;
+// of a launch with steps also for the first one, the one to end ahead of, and where blocks meet.
+inline constexpr size_t kStepParameters = 3;
+inline size_t launch_parameters(const PreparedKernel& k, const exec::Launch& launch) {
+  return size_t{k.tensors} + k.symbols + 2 + (launch.steps ? kStepParameters : 0);
 }
 
 // Resolves a native symbol; nullptr if there is none. An empty function: no native code may run,
 // nor a vendor's; host operators and portable forms run in their place.
 using FindNative = std::function<nimble_kernel_fn(std::string_view)>;
-// The same on the GPU, for launches with at most so many bytes of shared memory and so many
-// parameters.
-using FindOnDevice =
-    std::function<cuda::Function(const std::string&, uint32_t shared_bytes, size_t parameters)>;
+// The same on the GPU, for launches with at most so many bytes of shared memory, so many parameters
+// and tensor maps.
+using FindOnDevice = std::function<cuda::Function(const std::string&, uint32_t shared_bytes,
+                                                  size_t parameters, size_t maps)>;
 struct NativeCode {
   FindNative host;
   FindOnDevice device;

@@ -43,18 +43,24 @@ void use_portable(const exec::Kernel& kernel, KernelTarget* target, PreparedKern
 // What starts on the GPU. The image of a target that the kernel was not tuned for has one function
 // for it, under its own name.
 void use_launch(const exec::Kernel& kernel, const exec::Implementation& impl,
-                const FindOnDevice& find, size_t parameters, const std::string& place,
+                const FindOnDevice& find, const PreparedKernel& prepared, const std::string& place,
                 KernelTarget* target) {
+  const size_t parameters = launch_parameters(prepared, *impl.launch);
   uint32_t shared = 0;  // of all that are started under this symbol
   for (const exec::Implementation& i : kernel.implementations)
     if (i.launch && i.symbol == impl.symbol) shared = std::max(shared, i.launch->shared_bytes);
   target->launch = &*impl.launch;
-  target->function = find(impl.symbol, shared, parameters);
-  if (!target->function) target->function = find(kernel.name, shared, parameters);
+  const size_t maps = impl.launch->maps.size();
+  target->function = find(impl.symbol, shared, parameters, maps);
+  if (!target->function) target->function = find(kernel.name, shared, parameters, maps);
   if (!target->function)
     throw Error(Status::kCorrupt, place,
                 fmt::format("kernel {}: the GPU's code has no {}", kernel.name, impl.symbol),
                 "compile the model again");
+  if (impl.launch->steps)
+    target->blocks_at_once =
+        static_cast<CudaDevice&>(*prepared.device)
+            .blocks_at_once(target->function, impl.launch->threads, impl.launch->shared_bytes);
 }
 
 // Of one kernel that are told: a file may have a hundred thousand implementations that cannot run.
@@ -117,7 +123,7 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
     target.max_threads = impl.max_threads;
     target.implementation = static_cast<uint32_t>(i);
     if (impl.launch && code.device) {
-      use_launch(kernel, impl, code.device, launch_parameters(*out), place, &target);
+      use_launch(kernel, impl, code.device, *out, place, &target);
       out->launches = true;
       out->alignment = std::max(out->alignment, impl.launch->alignment);
     } else if (impl.kind == ImplementationKind::kPortable ||

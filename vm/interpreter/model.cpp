@@ -55,12 +55,13 @@ std::shared_ptr<const Model> Model::load(exec::Executable executable, const Load
       return reinterpret_cast<nimble_kernel_fn>(const_cast<void*>(model->image_->find(symbol)));
     };
   if (!model->modules_.empty())
-    code.device = [&](const std::string& symbol, uint32_t shared_bytes, size_t parameters) {
+    code.device = [&](const std::string& symbol, uint32_t shared_bytes, size_t parameters,
+                      size_t maps) {
       auto module = model->modules_.find(symbol);
       if (module == model->modules_.end()) module = model->modules_.find("");
       return module == model->modules_.end()
                  ? nullptr
-                 : module->second->find(symbol, shared_bytes, parameters);
+                 : module->second->find(symbol, shared_bytes, parameters, maps);
     };
   for (const exec::Kernel& k : e.kernels) {
     const size_t notes = model->notes_.size();

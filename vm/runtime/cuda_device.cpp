@@ -15,6 +15,7 @@ namespace nimble::rt {
 namespace {
 
 constexpr const char* kPlace = "NVIDIA GPU";
+constexpr size_t kTensorMapBytes = 128;  // CUtensorMap
 
 std::atomic<bool> lost_any{false};
 
@@ -294,6 +295,32 @@ void CudaDevice::launch(cuda::Function function, const std::array<uint32_t, 3>& 
         "cuLaunchKernel");
 }
 
+int64_t CudaDevice::blocks_at_once(cuda::Function function, uint32_t threads,
+                                   uint32_t shared_bytes) {
+  if (!driver_.cuLaunchCooperativeKernel || !driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor)
+    return 0;
+  enter();
+  int cooperative = 0, blocks = 0;
+  check(driver_.cuDeviceGetAttribute(&cooperative, cuda::kCooperativeLaunch, device_),
+        "cuDeviceGetAttribute");
+  if (cooperative == 0) return 0;
+  check(driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, function, static_cast<int>(threads), shared_bytes),
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  return int64_t{blocks} * info_.multiprocessors;
+}
+
+bool CudaDevice::launch_together(cuda::Function function, const std::array<uint32_t, 3>& grid,
+                                 uint32_t threads, uint32_t shared_bytes, void** parameters) {
+  if (!usable()) [[unlikely]]
+    fail_unusable();
+  const int result = driver_.cuLaunchCooperativeKernel(function, grid[0], grid[1], grid[2], threads,
+                                                       1, 1, shared_bytes, stream_, parameters);
+  if (result == cuda::kTooManyBlocks) return false;
+  check(result, "cuLaunchCooperativeKernel");
+  return true;
+}
+
 void CudaDevice::launch_graph(cuda::GraphExec graph) {
   if (!usable()) [[unlikely]]
     fail_unusable();
@@ -400,7 +427,7 @@ DeviceModule::~DeviceModule() {
 }
 
 cuda::Function DeviceModule::find(const std::string& symbol, uint32_t shared_bytes,
-                                  size_t parameters) {
+                                  size_t parameters, size_t maps) {
   constexpr uint32_t kAlways = 48 << 10;  // that any kernel may have
   device_.enter();
   cuda::Function function = nullptr;
@@ -426,20 +453,21 @@ cuda::Function DeviceModule::find(const std::string& symbol, uint32_t shared_byt
     most = shared_bytes;
   }
   if (driver.cuFuncLoad) device_.check(driver.cuFuncLoad(function), "cuFuncLoad");
-  expect_parameters(symbol, function, parameters);
+  expect_parameters(symbol, function, parameters, maps);
   return function;
 }
 
 // The driver reads as many as the code has, whatever a launch brings. One older than CUDA 12.4 does
 // not tell how many: then the file counts, which was trusted to bring native code.
 void DeviceModule::expect_parameters(const std::string& symbol, cuda::Function function,
-                                     size_t count) const {
+                                     size_t words, size_t maps) const {
   const CudaDriver& driver = device_.driver();
   if (!driver.cuFuncGetParamInfo) return;
+  const size_t count = words + maps;
   for (size_t i = 0; i <= count; ++i) {
     size_t offset = 0, bytes = 0;
     if (driver.cuFuncGetParamInfo(function, i, &offset, &bytes) != cuda::kSuccess) return;
-    if (i == count || bytes != sizeof(uint64_t))
+    if (i == count || bytes != (i < words ? sizeof(uint64_t) : kTensorMapBytes))
       throw Error(Status::kCorrupt, place_,
                   fmt::format("{} has other parameters than the kernel's contract says", symbol),
                   "compile the model again");

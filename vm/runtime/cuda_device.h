@@ -76,6 +76,14 @@ class CudaDevice final : public Device {
   // context is the thread's, and nothing is put off.
   void launch(cuda::Function function, const std::array<uint32_t, 3>& grid, uint32_t threads,
               uint32_t shared_bytes, void** parameters);
+  // How many blocks of so many threads and bytes of shared memory are there at once, whatever else
+  // runs; 0 if the GPU or its driver starts no grid whose blocks wait for each other.
+  int64_t blocks_at_once(cuda::Function function, uint32_t threads, uint32_t shared_bytes);
+  // Starts a kernel whose blocks wait for each other, under the same conditions as launch(). False,
+  // and nothing has happened, if they are not there at once after all: others may have a part of
+  // the GPU for themselves.
+  bool launch_together(cuda::Function function, const std::array<uint32_t, 3>& grid,
+                       uint32_t threads, uint32_t shared_bytes, void** parameters);
   // Starts all that a graph has, under the same conditions.
   void launch_graph(cuda::GraphExec graph);
   // What is to be told when the calling thread wants anything but launches and memory; nullptr:
@@ -191,13 +199,16 @@ class DeviceModule {
   DeviceModule& operator=(const DeviceModule&) = delete;
 
   // nullptr if there is none. It may be launched with `shared_bytes` of shared memory:
-  // Error(kIncompatible) where no block has as many. Error(kCorrupt) if it has more than
-  // `parameters` of them, or others than words, and the driver tells (of CUDA 12.4 and newer).
-  cuda::Function find(const std::string& symbol, uint32_t shared_bytes, size_t parameters);
+  // Error(kIncompatible) where no block has as many. Error(kCorrupt) if it has more parameters than
+  // so many words and tensor maps behind them, or others, and the driver tells (of CUDA 12.4 and
+  // newer).
+  cuda::Function find(const std::string& symbol, uint32_t shared_bytes, size_t parameters,
+                      size_t maps = 0);
   CudaDevice& device() const { return device_; }
 
  private:
-  void expect_parameters(const std::string& symbol, cuda::Function function, size_t count) const;
+  void expect_parameters(const std::string& symbol, cuda::Function function, size_t words,
+                         size_t maps) const;
 
   CudaDevice& device_;
   std::string place_;

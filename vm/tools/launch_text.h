@@ -10,7 +10,8 @@
 
 namespace nimble {
 
-// Of {"grid": [x, y, z], "threads": …, "shared_bytes": …}; people see the column if `shown`.
+// Of {"grid": [x, y, z], "threads": …, "shared_bytes": …, "steps": …}, of which the last is null
+// where the grid does none; people see the column if `shown`.
 inline Column launch_column(bool shown) {
   return Column("launch", shown ? "launch" : "", [](const Table::Json& launch) {
     if (launch.is_null()) return std::string("-");
@@ -18,9 +19,13 @@ inline Column launch_column(bool shown) {
     for (const Table::Json& blocks : launch.at("grid"))
       grid += (grid.empty() ? "" : ", ") +
               (blocks.is_string() ? blocks.get<std::string>() : blocks.dump());
-    return fmt::format("({}) blocks of {} threads, {} bytes shared", grid,
-                       launch.at("threads").get<uint32_t>(),
-                       launch.at("shared_bytes").get<uint32_t>());
+    const Table::Json& steps = launch.at("steps");
+    return fmt::format(
+        "({}) blocks of {} threads, {} bytes shared{}", grid, launch.at("threads").get<uint32_t>(),
+        launch.at("shared_bytes").get<uint32_t>(),
+        steps.is_null() ? ""
+                        : fmt::format(", {} steps",
+                                      steps.is_string() ? steps.get<std::string>() : steps.dump()));
   });
 }
 

@@ -69,7 +69,8 @@ Json launch_of(const exec::Kernel& k, const Json& call, const std::vector<int64_
   if (!i.launch || call.at("implementation") != i.symbol) return nullptr;
   return {{"grid", exec::grid_of(*i.launch, symbols)},
           {"threads", i.launch->threads},
-          {"shared_bytes", i.launch->shared_bytes}};
+          {"shared_bytes", i.launch->shared_bytes},
+          {"steps", i.launch->steps ? Json(exec::steps_of(*i.launch, symbols)) : Json()}};
 }
 
 std::string feature_text(const exec::DispatchFeature& f, const std::vector<std::string>& names) {

@@ -169,10 +169,18 @@ Json launch_json(const exec::Implementation& i) {
   if (!i.launch) return nullptr;
   Json grid = Json::array();
   for (const exec::DimProgram& p : i.launch->grid) grid.push_back(p.str());
-  return {{"grid", grid},
-          {"threads", i.launch->threads},
-          {"shared_bytes", i.launch->shared_bytes},
-          {"alignment", i.launch->alignment}};
+  Json out = {{"grid", grid},
+              {"threads", i.launch->threads},
+              {"shared_bytes", i.launch->shared_bytes},
+              {"alignment", i.launch->alignment},
+              {"steps", i.launch->steps ? Json(i.launch->steps->str()) : Json()}};
+  for (const exec::TensorMap& m : i.launch->maps) {
+    Json axes = Json::array();
+    for (const exec::TensorMap::Axis& a : m.axes)
+      axes.push_back({{"extent", a.extent.str()}, {"box", a.box}});
+    out["tensor_maps"].push_back({{"tensor", m.argument}, {"axes", axes}});
+  }
+  return out;
 }
 
 Json portable_json(const exec::Kernel& k) {

@@ -4,7 +4,10 @@
 //
 // A kernel is `extern "C" __global__ void NAME(buffers…, long long symbols…, void* scratch,
 // int* status)`: pointers of the contract's tensors in order, then its symbols in order, then the
-// call's scratch memory and where a failed check writes its status (the first one stays).
+// call's scratch memory and where a failed check writes its status (the first one stays). One with
+// steps of the whole grid takes three words more: its first step, the one that it ends ahead of,
+// and where its blocks meet between steps, a u32 of the device's that is 0 ahead of the first
+// launch. Tensor maps come last, as a driver encodes them, by value.
 #pragma once
 
 #include <cstdint>

@@ -6,12 +6,14 @@
 // subexpressions, moving invariants out of loops, scheduling and registers.
 //
 // Buffers never overlap, which arguments say (__restrict__), so that those that are only read come
-// through the read-only cache.
+// through the read-only cache. Those that blocks write for each other between steps of the grid do
+// not say it: a compiler takes it that a barrier leaves such memory as it was.
 #include <numeric>
 
 #include "compiler/codegen/cuda/emitter.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
+#include "compiler/kernels/group_fragments.h"
 #include "vm/executable/launch.h"
 
 namespace nimble::codegen {
@@ -69,18 +71,28 @@ void CudaEmitter::signature() {
   const auto add = [&](const std::string& p) {
     parameters += (parameters.empty() ? "" : ", ") + p;
   };
+  // What blocks hand each other between steps changes behind a pointer that nobody else has.
+  const bool steps = kir::steps_of(f_) != nullptr;
+  const char* own = steps ? "" : "__restrict__ ";
   for (const kir::BufferRef& b : f_.arguments) {
     places_[b.get()] = identifier(b->name);
-    add(fmt::format("{}{}* __restrict__ {}", b->writable ? "" : "const ",
-                    cuda_memory_type(b->dtype), places_[b.get()]));
+    add(fmt::format("{}{}* {}{}", b->writable ? "" : "const ", cuda_memory_type(b->dtype),
+                    b->writable ? own : "__restrict__ ", places_[b.get()]));
   }
   std::vector<std::string> symbols;
   for (const std::string& s : f_.contract.symbols) {
     symbols.push_back(identifier(s));
     add("i64 " + symbols.back());
   }
-  add("u8* __restrict__ scratch");
+  add(fmt::format("u8* {}scratch", own));
   add("int* status");
+  if (steps)
+    for (const char* p : {"i64 first_step", "i64 end_step", "u32* arrived"}) add(p);
+  for (const kir::TensorMapRef& m : f_.maps) {
+    maps_[m.get()] = identifier(m->name);
+    add("const __grid_constant__ tensor_map " + maps_[m.get()]);
+    argument_alignment_ = std::max(argument_alignment_, kir::kPieceBytes);
+  }
   braces(fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}) ",
                      f_.launch->threads, f_.name, parameters),
          [&] {
@@ -187,6 +199,11 @@ void CudaEmitter::statement(const kir::Stmt& s) {
     case StmtKind::kGroupWait:
     case StmtKind::kProxyFence:
       return group_statement(s);
+    case StmtKind::kSignalInit:
+    case StmtKind::kSignalArrive:
+    case StmtKind::kSignalWait:
+    case StmtKind::kTensorCopy:
+      return signal_statement(s);
     case StmtKind::kTiles:
     case StmtKind::kTileZero:
     case StmtKind::kTileLoad:
@@ -199,7 +216,8 @@ void CudaEmitter::statement(const kir::Stmt& s) {
 void CudaEmitter::loop(const kir::Stmt& s) {
   if (s.loop == kir::LoopKind::kUnroll)
     NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_.name);
-  if (s.loop != kir::LoopKind::kSerial)
+  const bool steps = s.loop == kir::LoopKind::kSteps;
+  if (s.loop != kir::LoopKind::kSerial && !steps)
     refuse(fmt::format("loop {}, which is bound to {}", s.var, kir::name_of(s.loop)));
   const auto from = facts_.range(s.begin), to = facts_.range(s.begin + s.extent);
   const ir::SymbolFacts facts{from.low, to.high == INT64_MAX ? INT64_MAX : to.high - 1,
@@ -207,15 +225,17 @@ void CudaEmitter::loop(const kir::Stmt& s) {
   const bool narrow = from.low >= INT32_MIN && from.high <= INT32_MAX && to.low >= INT32_MIN &&
                       to.high <= INT32_MAX - s.step;
   const char* type = narrow ? "i32" : "i64";
-  const std::string end = bind(type, dim(s.begin + s.extent).text);
+  const std::string begin = steps ? fmt::format("({})first_step", type) : dim(s.begin).text;
+  const std::string end =
+      bind(type, steps ? fmt::format("({})end_step", type) : dim(s.begin + s.extent).text);
   const std::string var = identifier(s.var);
   line("#pragma unroll 1");
-  braces(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) ", type, var, dim(s.begin).text,
-                     end, s.step),
+  braces(fmt::format("for ({0} {1} = {2}; {1} < {3}; {1} += {4}) ", type, var, begin, end, s.step),
          [&] {
            bind_symbol(s.var, var, facts);
            symbols_.at(s.var).narrow = narrow;
            statement(*s.body[0]);
+           if (steps) line(fmt::format("if ({} + 1 < {}) meet_grid(arrived);", var, end));
          });
   symbols_.erase(s.var);
 }

@@ -115,6 +115,10 @@ class CudaEmitter {
   void find_group_sums(const kir::Stmt& s);
   std::string group_sums() const;
 
+  // emit_signal.cpp
+  void signal_statement(const kir::Stmt& s);
+  void tensor_copy(const kir::Stmt& s);
+
   // A buffer's element as registers: its lanes, or its words if lanes are narrower than these.
   static bool in_words(const kir::Buffer& b);
   static int registers_of(const kir::Buffer& b);
@@ -131,6 +135,7 @@ class CudaEmitter {
   std::map<std::string, Integer> symbols_;
   std::map<std::string, Parts> locals_;
   std::unordered_map<const kir::Buffer*, std::string> places_;
+  std::unordered_map<const kir::TensorMap*, std::string> maps_;
   std::unordered_map<const kir::Value*, Parts> memo_;
   std::vector<kir::ValueRef> made_;             // for the memo: its keys must stay
   std::vector<const kir::Buffer*> group_sums_;  // registers into which groups multiply

@@ -189,6 +189,10 @@ void Emitter::statement(const kir::Stmt& s) {
     case StmtKind::kGroupCommit:
     case StmtKind::kGroupWait:
     case StmtKind::kProxyFence:
+    case StmtKind::kSignalInit:
+    case StmtKind::kSignalArrive:
+    case StmtKind::kSignalWait:
+    case StmtKind::kTensorCopy:
       NIMBLE_UNREACHABLE("a GPU's statement in {}", f_->name);
   }
 }
@@ -201,6 +205,8 @@ void Emitter::loop(const kir::Stmt& s) {
       NIMBLE_UNREACHABLE("loop {} of {} was to be unrolled", s.var, f_->name);
     case kir::LoopKind::kThread:
       return thread_loop(s);
+    case kir::LoopKind::kSteps:
+      NIMBLE_UNREACHABLE("a GPU's loop {} in {}", s.var, f_->name);
   }
 }
 

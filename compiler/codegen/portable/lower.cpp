@@ -170,6 +170,10 @@ class Lowering {
       case StmtKind::kGroupCommit:
       case StmtKind::kGroupWait:
       case StmtKind::kProxyFence:
+      case StmtKind::kSignalInit:
+      case StmtKind::kSignalArrive:
+      case StmtKind::kSignalWait:
+      case StmtKind::kTensorCopy:
         NIMBLE_UNREACHABLE("a GPU's statement");
     }
     memo_.clear();

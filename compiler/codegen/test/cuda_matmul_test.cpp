@@ -79,6 +79,45 @@ TEST(CudaMatmul, ProductsOfGroupsAreNotSerialized) {
     }
 }
 
+// Nor are they where their tiles come as boxes.
+TEST(CudaMatmul, ProductsOfBoxesAreNotSerialized) {
+  NIMBLE_NEEDS_NVRTC();
+  const kernels::TargetInfo target = kernels::target_by_name("sm_90a");
+  const kernels::Template& t = *kernels::find_template("gpu_matmul");
+  struct Schedule {
+    int64_t rows, columns, tile_columns, k_step, k_split, stages;
+  };
+  // Of 770 columns the rhs is copied otherwise.
+  for (const auto& [n, maps] : {std::pair("3072", 2), std::pair("770", 1)})
+    for (const Schedule& s : {Schedule{64, 64, 64, 64, 1, 4},
+                              {128, 128, 128, 64, 1, 4},
+                              {64, 64, 32, 64, 2, 3}}) {
+      const kernels::Config c = {{"unit", "wgmma-tma"},
+                                 {"block_rows", s.rows},
+                                 {"block_columns", s.columns},
+                                 {"tile_rows", int64_t{64}},
+                                 {"tile_columns", s.tile_columns},
+                                 {"k_step", s.k_step},
+                                 {"k_split", s.k_split},
+                                 {"stages", s.stages}};
+      const kernels::Workload w = product("bf16", "768", n);
+      SCOPED_TRACE(w.key + " " + kernels::to_json(c));
+      ASSERT_TRUE(t.valid(w, c, target));
+      const kir::Function f = kir::unroll(t.lower(w, c, target, "kernel").functions.at(0));
+      EXPECT_EQ(f.maps.size(), static_cast<size_t>(maps));
+      const std::string source = cuda_source(f, target);
+      for (const char* part :
+           {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
+            "mbarrier.init.shared::cta.b64", "mbarrier.arrive.expect_tx.shared::cta.b64",
+            "mbarrier.try_wait.parity.shared::cta.b64", "const __grid_constant__ tensor_map"})
+        EXPECT_THAT(source, HasSubstr(part));
+      const CudaObject object = compile_cuda({&f, 1}, target)[0];
+      EXPECT_EQ(object.serialized, "");
+      EXPECT_EQ(object.resources.spill_bytes, 0);
+      EXPECT_EQ(object.argument_alignment, 16u);
+    }
+}
+
 // A thread has 255 registers, and the sums of two products of 256 columns are 256: they cannot go
 // on side by side, whatever the assembler.
 TEST(CudaMatmul, ProductsWithoutRegistersAreSerialized) {

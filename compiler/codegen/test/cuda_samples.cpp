@@ -24,11 +24,33 @@ std::string gru(const std::string& linear_before_reset) {
          linear_before_reset + "}; %y }";
 }
 
-std::string convolution(const std::string& channels, const std::string& groups) {
-  return "fn @f(%x: Tensor[(b, 64, h, w), f32], %w: Tensor[(64, " + channels +
-         ", 3, 3), f32], %c: Tensor[(64), f32]) { let %y = conv2d(%x, %w, %c) {strides = [2, 2], "
+std::string lstm_steps(const std::string& weights) {
+  return "fn @f(%x: Tensor[(n, b, 2048), f32], %h: Tensor[(b, 512), f32], "
+         "%c: Tensor[(b, 512), f32], %w: Tensor[(512, 2048), " +
+         weights + "]) { let %y = lstm_steps(%x, %h, %c, %w) {reverse = false}; %y }";
+}
+
+std::string gru_steps() {
+  return "fn @f(%x: Tensor[(n, 1, 300), f32], %h: Tensor[(1, 100), f32], "
+         "%w: Tensor[(100, 300), f32], %c: Tensor[(300), f32]) { "
+         "let %y = gru_steps(%x, %h, %w, %c) {linear_before_reset = true, reverse = true}; %y }";
+}
+
+std::string convolution(const std::string& channels, const std::string& groups,
+                        const std::string& type = "f32", const std::string& more = "") {
+  return "fn @f(%x: Tensor[(b, 64, h, w), " + type + "], %w: Tensor[(64, " + channels +
+         ", 3, 3), " + type +
+         "], %c: Tensor[(64), f32]) { let %y = conv2d(%x, %w, %c) {strides = [2, 2], "
          "pads = [1, 1, 1, 1], dilations = [1, 1], groups = " +
-         groups + "}; let %r = relu(%y); %r }";
+         groups + more + "}; let %r = relu(%y); %r }";
+}
+
+// One tap on images of known extents, with a residual.
+std::string pixels(const std::string& type, const std::string& more) {
+  return "fn @f(%x: Tensor[(b, 256, 28, 28), " + type + "], %w: Tensor[(64, 256, 1, 1), " + type +
+         "], %s: Tensor[(b, 64, 28, 28), f32]) { let %y = conv2d(%x, %w) {strides = [1, 1], "
+         "pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1" +
+         more + "}; let %r = add(%y, %s); %r }";
 }
 
 // Element by element, of an encoder's rows.
@@ -80,7 +102,15 @@ std::vector<CudaSample> cuda_samples() {
       {"gpu_recurrent", lstm("bf16")},
       {"gpu_recurrent", gru("true")},
       {"gpu_recurrent", gru("false")},
-      {"gpu_conv2d", convolution("64", "1")},
+      {"gpu_recurrent_steps", lstm_steps("f32")},
+      {"gpu_recurrent_steps", lstm_steps("bf16")},
+      {"gpu_recurrent_steps", gru_steps()},
+      {"gpu_conv_product", convolution("64", "1")},
+      {"gpu_conv_product", convolution("64", "1", "f32", ", tf32 = true")},
+      {"gpu_conv_product", convolution("64", "1", "bf16", ", out = f32")},
+      {"gpu_conv_product", convolution("32", "2", "f16", ", out = f32")},
+      {"gpu_conv_product", pixels("f32", "")},
+      {"gpu_conv_product", pixels("bf16", ", out = f32")},
       {"gpu_conv2d", convolution("1", "64")},
       {"gpu_elementwise", rows("f32", "let %a = add(%x, %g); let %z = gelu(%a); %z")},
       {"gpu_elementwise", rows("bf16", "let %a = mul(%x, %y); let %z = tanh(%a); %z")},

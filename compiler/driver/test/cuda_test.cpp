@@ -265,6 +265,46 @@ TEST_F(CudaCompile, LaunchesSayHowTheirArgumentsAreToLie) {
   EXPECT_EQ(alignment_of("f64", "3"), 8u);
 }
 
+// What copies boxes has its operands' maps in the file.
+TEST_F(CudaCompile, LaunchesDescribeWhatIsCopiedAsBoxes) {
+  CompileOptions options = cuda_options({"sm_90a"});
+  options.knobs["gpu_matmul"] = {{"unit", "wgmma-tma"},
+                                 {"block_rows", int64_t{64}},
+                                 {"block_columns", int64_t{64}},
+                                 {"tile_rows", int64_t{64}},
+                                 {"tile_columns", int64_t{64}},
+                                 {"k_step", int64_t{32}},
+                                 {"k_split", int64_t{1}},
+                                 {"stages", int64_t{3}}};
+  const exec::Executable e = compile(
+      ir::parse_module("fn @main(%x: Tensor[(m, 96), bf16], %w: Tensor[(96, 64), bf16]) {"
+                       " let %y = matmul(%x, %w) {out = f32}; %y }"),
+      options);
+  const exec::Executable again = exec::deserialize(exec::serialize(e));
+  exec::verify(again, "read back");
+  size_t launches = 0;
+  for (const exec::Kernel& k : again.kernels)
+    for (const exec::Implementation& i : k.implementations) {
+      if (!i.launch || i.launch->maps.empty()) continue;
+      ++launches;
+      EXPECT_EQ(i.launch->alignment, exec::Launch::kMaxAlignment);
+      ASSERT_EQ(i.launch->maps.size(), 2u);
+      const int64_t m[] = {5};
+      const auto is = [&](const exec::TensorMap& map, uint32_t argument,
+                          std::vector<int64_t> extents, std::vector<uint32_t> box) {
+        EXPECT_EQ(map.argument, argument);
+        ASSERT_EQ(map.axes.size(), extents.size());
+        for (size_t axis = 0; axis < extents.size(); ++axis) {
+          EXPECT_EQ(map.axes[axis].extent.evaluate1(m), extents[axis]) << axis;
+          EXPECT_EQ(map.axes[axis].box, box[axis]) << axis;
+        }
+      };
+      is(i.launch->maps[0], 0, {96, 5}, {32, 64});   // rows along k, in lines of a step
+      is(i.launch->maps[1], 1, {64, 96}, {64, 32});  // rows across it
+    }
+  EXPECT_EQ(launches, 1u);
+}
+
 TEST_F(CudaCompile, KernelsOfBothDevicesHaveTheirImages) {
   const exec::Executable e = compile(ir::parse_module(kBoth), cuda_options({"sm_90a"}));
   EXPECT_EQ(images_on(e, kCudaDevice), 1u);

@@ -1,15 +1,15 @@
-// Recurrent cells: one step each.
+// Recurrent cells: one step each, or all steps of a sequence.
 #include "compiler/ir/ops/relations.h"
 
 namespace nimble::ir {
 namespace {
 
-// gates (b, parts*h), state (b, h)
-void relate_gates(RelationContext& c, int64_t parts) {
-  require_rank(c, 0, 2);
+// gates (b, parts*h), with `rows` more extents ahead, and state (b, h)
+void relate_gates(RelationContext& c, int64_t parts, size_t rows = 0) {
+  require_rank(c, 0, static_cast<int64_t>(rows) + 2);
   require_rank(c, 1, 2);
-  c.require_equal(dims(c, 0)[0], dims(c, 1)[0], "the batch of gates and state");
-  c.require_equal(dims(c, 0)[1], Dim(parts) * dims(c, 1)[1],
+  c.require_equal(dims(c, 0)[rows], dims(c, 1)[0], "the batch of gates and state");
+  c.require_equal(dims(c, 0)[rows + 1], Dim(parts) * dims(c, 1)[1],
                   fmt::format("gates are {} times as wide as the state", parts));
 }
 
@@ -47,6 +47,11 @@ void relate_cell_dtypes(RelationContext& c, const CellOperands& cell) {
   if (cell.step) require_index(c, *cell.step);
 }
 
+void relate_bias(RelationContext& c, const CellOperands& cell) {
+  require_rank(c, *cell.bias, 1);
+  c.require_equal(dims(c, *cell.bias)[0], Dim(cell.gates) * dims(c, 1)[1], "the recurrent bias");
+}
+
 }  // namespace
 
 RelationResult relate_cell(RelationContext& c) {
@@ -56,11 +61,22 @@ RelationResult relate_cell(RelationContext& c) {
   relate_gates(c, cell.gates);
   if (cell.c) relate_cell_state(c, *cell.c);
   (cell.step ? relate_packed_weights : relate_weights)(c, cell.weights, cell.gates);
-  if (cell.bias) {
-    require_rank(c, *cell.bias, 1);
-    c.require_equal(dims(c, *cell.bias)[0], Dim(cell.gates) * dims(c, 1)[1], "the recurrent bias");
-  }
+  if (cell.bias) relate_bias(c, cell);
   return {cell.c ? tuple_type({c.inputs[1], c.inputs[*cell.c]}) : c.inputs[1], std::nullopt};
+}
+
+RelationResult relate_cell_steps(RelationContext& c) {
+  const CellOperands& cell = *find_op(traits_of(c.call).steps_of)->traits.cell;
+  relate_cell_dtypes(c, cell);
+  require_float(c, 0);
+  relate_gates(c, cell.gates, 1);
+  if (cell.c) relate_cell_state(c, *cell.c);
+  relate_weights(c, cell.weights, cell.gates);
+  if (cell.bias) relate_bias(c, cell);
+  const Type all = tensor_type({dims(c, 0)[0], dims(c, 0)[1], dims(c, 1)[1]}, dtype(c, 1));
+  std::vector<Type> results = {all, c.inputs[1]};
+  if (cell.c) results.push_back(c.inputs[*cell.c]);
+  return {tuple_type(std::move(results)), std::nullopt};
 }
 
 }  // namespace nimble::ir

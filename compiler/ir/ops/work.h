@@ -37,5 +37,10 @@ double flops_of_gates(const CallExtents& c) {
   for (double extent : c.operands[1]) state *= extent;
   return 2 * gates * sums_of_cell(c) * state;
 }
+// The same for each row of the first operand.
+template <int gates>
+double flops_of_steps(const CallExtents& c) {
+  return c.operands[0].front() * flops_of_gates<gates>(c);
+}
 
 }  // namespace nimble::ir

@@ -419,6 +419,17 @@ TEST(Relation, ProductsAndCells) {
       "(Tensor[(b, 512), f32], Tensor[(b, 512), f32])");
   EXPECT_TRUE(relate("lstm_cell", {f32({b, 2047}), f32({b, 512}), f32({b, 512}), f32({512, 2048})})
                   .refused);
+  const std::vector<Type> layer = {f32({n, b, 2048}), f32({b, 512}), f32({b, 512}),
+                                   f32({512, 2048})};
+  EXPECT_EQ(str(relate("lstm_steps", layer, {{"reverse", false}}).type),
+            "(Tensor[(n, b, 512), f32], Tensor[(b, 512), f32], Tensor[(b, 512), f32])");
+  EXPECT_EQ(str(relate("gru_steps", {f32({n, b, 51}), f32({b, 17}), f32({17, 51}), f32({51})},
+                       {{"reverse", true}, {"linear_before_reset", true}})
+                    .type),
+            "(Tensor[(n, b, 17), f32], Tensor[(b, 17), f32])");
+  EXPECT_TRUE(relate("gru_steps", {f32({b, 51}), f32({b, 17}), f32({17, 51}), f32({51})},
+                     {{"reverse", true}, {"linear_before_reset", true}})
+                  .refused);
   const Type step = tensor_type({}, DType::kI64);
   Attrs packed = {
       {"linear_before_reset", true}, {"hidden", int64_t{17}}, {"layout", std::string("gate16")}};

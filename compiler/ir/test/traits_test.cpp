@@ -154,6 +154,9 @@ TEST(Work, OfCellsCountsTheirGates) {
             2 * b * h * 4 * h);
   EXPECT_EQ(flops("gru_cell", {{b, 3 * h}, {b, h}, {h, 3 * h}, {3 * h}}, b * h), 2 * b * h * 3 * h);
   EXPECT_EQ(sums("gru_cell", {{b, 3 * h}, {b, h}, {h, 3 * h}, {3 * h}}), h);
+  constexpr double n = 7;
+  EXPECT_EQ(flops("lstm_steps", {{n, b, 4 * h}, {b, h}, {b, h}, {h, 4 * h}}, (n + 2) * b * h),
+            n * 2 * b * h * 4 * h);
 }
 
 TEST(Work, OfAttentionIsTwoProducts) {

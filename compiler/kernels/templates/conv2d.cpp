@@ -36,7 +36,7 @@ using kir::StmtRef;
 using kir::ValueRef;
 using Ints = std::vector<int64_t>;
 
-std::optional<Convolution> convolution_of(const Workload& w) {
+std::optional<Convolution> convolution_of_any(const Workload& w) {
   if (w.anchor != "conv2d") return std::nullopt;
   const Frame frame = make_frame(w);
   if (frame.anchor == nullptr || !has_elementwise_epilogue(w, frame)) return std::nullopt;
@@ -44,9 +44,6 @@ std::optional<Convolution> convolution_of(const Workload& w) {
   if (ir::image_layout_of(e.attrs).channels_last()) return std::nullopt;
   Convolution p;
   p.type = frame.anchor->var->type->dtype;
-  if (p.type != DType::kF32 && p.type != DType::kF64) return std::nullopt;
-  for (const ir::Atom& x : e.args)
-    if (ir::type_of(x)->dtype != p.type) return std::nullopt;
   for (size_t i = 1; i < e.args.size(); ++i)
     // A constant of one element (the bias of a single filter) is part of the group.
     if (!e.args[i].is_constant() && !parameter_buffer(w, frame, e.args[i])) return std::nullopt;
@@ -75,6 +72,16 @@ std::optional<Convolution> convolution_of(const Workload& w) {
   p.direct = parameter_buffer(w, frame, e.args[0]) != nullptr &&
              std::all_of(p.pads.begin(), p.pads.end(), [](int64_t x) { return x == 0; });
   return p;
+}
+
+std::optional<Convolution> convolution_of(const Workload& w) {
+  auto p = convolution_of_any(w);
+  if (!p || (p->type != DType::kF32 && p->type != DType::kF64)) return std::nullopt;
+  const std::vector<ir::Atom>& args = make_frame(w).anchor->value->args;
+  const bool alike = std::all_of(args.begin(), args.end(), [&](const ir::Atom& x) {
+    return ir::type_of(x)->dtype == p->type;
+  });
+  return alike ? p : std::nullopt;
 }
 
 namespace {

@@ -12,7 +12,7 @@ namespace nimble::kernels {
 using kir::Dim;
 
 struct Convolution {
-  DType type = DType::kF32;
+  DType type = DType::kF32;  // of sums and result
   std::vector<Dim> in, out;  // NCHW
   int64_t channels = 1;      // input channels of a group
   int64_t filters = 1;       // output channels of a group
@@ -20,8 +20,10 @@ struct Convolution {
   std::vector<int64_t> strides, pads, dilations;
   bool direct = false;  // the image is a parameter without padding: read where it lies
 };
-// A convolution of f32 or f64 by weights of constant extents, with an element-wise epilogue and no
-// checks. Nothing for any other workload.
+// A convolution by weights of constant extents, with an element-wise epilogue and no checks, its
+// operands of any types. Nothing for any other workload.
+std::optional<Convolution> convolution_of_any(const Workload& w);
+// The same of f32 or f64, operands and result alike.
 std::optional<Convolution> convolution_of(const Workload& w);
 
 }  // namespace nimble::kernels

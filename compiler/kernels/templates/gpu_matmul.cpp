@@ -11,8 +11,9 @@
 // a team is one warp, the warp copies its slices itself and waits for no other up to the sums:
 // warps drift apart, and one reads or waits while another one multiplies.
 //
-// Of compute capability 9.0 four warps together may multiply, too (gpu_matmul_group.cpp): no rule
-// chooses that before a GPU has shown what it is worth, but tuning and people may.
+// Of compute capability 9.0 four warps together may multiply, too (gpu_matmul_group.cpp), and one
+// thread may have their tiles copied as boxes: no rule chooses that before a GPU has shown what it
+// is worth, but tuning and people may.
 //
 // Products in f32 are sums of multiply-adds in f32: no unit of the GPU multiplies f32 otherwise
 // without rounding its operands. Where the operator allows that (its attribute `tf32`), they are
@@ -40,6 +41,17 @@ bool widens(DType operand, DType sum) {
 
 }  // namespace
 
+bool has_units(const Product& p) {
+  if (size_of(p.sum) < 4 || !(is_float(p.sum) || is_int(p.sum))) return false;
+  return widens(p.lhs->dtype, p.sum) && widens(p.rhs->dtype, p.sum);
+}
+
+std::optional<kir::WarpFragment> fragment_for(const Product& p, const TargetInfo& t) {
+  const kir::WarpFragmentRow* row =
+      fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, allows_tf32(*p.frame.anchor->value));
+  return row && t.has(std::string(row->feature)) ? std::optional(row->id) : std::nullopt;
+}
+
 const char* name_of(UnitKind unit) {
   switch (unit) {
     case UnitKind::kScalar:
@@ -52,20 +64,21 @@ const char* name_of(UnitKind unit) {
   NIMBLE_UNREACHABLE();
 }
 
+const char* unit_of(const Schedule& s) {
+  return s.boxes ? kUnitGroupBoxes : name_of(s.unit);
+}
+
 std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
   if (has_index(w)) return {};  // a failed check would leave a block's other threads waiting
   auto operands = analyse_matmul(w, make_gpu_frame(w));
   if (!operands) return {};
   Product p;
   static_cast<MatmulOperands&>(p) = std::move(*operands);
-  if (size_of(p.sum) < 4 || !(is_float(p.sum) || is_int(p.sum))) return {};
-  if (!widens(p.lhs->dtype, p.sum) || !widens(p.rhs->dtype, p.sum)) return {};
+  if (!has_units(p)) return {};
   // One row or column lies like the other kind.
   p.lhs_along_k = !p.transpose_lhs || p.m.is_constant(1);
   p.rhs_along_k = p.transpose_rhs || p.vector_rhs || p.n.is_constant(1);
-  const kir::WarpFragmentRow* row =
-      fragment_of(p.lhs->dtype, p.rhs->dtype, p.sum, allows_tf32(*p.frame.anchor->value));
-  if (row && t.has(std::string(row->feature))) p.fragment = row->id;
+  p.fragment = fragment_for(p, t);
   const bool along_k = p.lhs_along_k && p.rhs_along_k;
   for (const kir::GroupFragmentRow& g : kir::all_group_fragments())
     if (g.a == p.lhs->dtype && g.b == p.rhs->dtype && g.sum == p.sum && (along_k || g.across()) &&
@@ -85,6 +98,10 @@ Schedule schedule_of(const Config& c) {
   Schedule s;
   for (const UnitKind unit : {UnitKind::kMatrix, UnitKind::kGroup})
     if (knob_text(c, "unit") == name_of(unit)) s.unit = unit;
+  if (knob_text(c, "unit") == kUnitGroupBoxes) {
+    s.unit = UnitKind::kGroup;
+    s.boxes = true;
+  }
   s.block_rows = number("block_rows", kMostWide);
   s.block_columns = number("block_columns", kMostWide);
   s.tile_rows = number("tile_rows", kMostWide);
@@ -98,7 +115,7 @@ Schedule schedule_of(const Config& c) {
 namespace {
 
 Config config_of(const Schedule& s) {
-  return {{"unit", name_of(s.unit)},
+  return {{"unit", unit_of(s)},
           {"block_rows", int64_t{s.block_rows}},
           {"block_columns", int64_t{s.block_columns}},
           {"tile_rows", int64_t{s.tile_rows}},
@@ -112,8 +129,8 @@ Config config_of(const Schedule& s) {
 struct Extents {
   double m = 0, n = 0, k = 0, batch = 1;
   explicit Extents(const Product& p)
-      // A sequence; a layer's width; the heads of an attention.
-      : m(known(p.m, 64)), n(known(p.n, 512)), k(known(p.k, 512)) {
+      // A sequence; a layer's width, or positions of images; the heads of an attention.
+      : m(known(p.m, 64)), n(known(p.n, p.implicit ? 2048 : 512)), k(known(p.k, 512)) {
     for (const kir::Dim& d : p.batch) batch *= known(d, 8);
   }
   static double known(const kir::Dim& d, double otherwise) {
@@ -127,7 +144,8 @@ struct Extents {
 double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t shared,
                 const TargetInfo& t) {
   constexpr double kMultiplyAdds = 128, kFragmentBytes = 2048;  // per cycle; of k for each m and n
-  constexpr double kSharedBytes = 128, kGlobalBytes = 48;       // per cycle
+  constexpr double kGather = 24;  // instructions of a lane for a copy that has to find its element
+  constexpr double kSharedBytes = 128, kGlobalBytes = 48;  // per cycle
   constexpr double kCacheBytes = 24;  // of the second-level cache, for each multiprocessor
   constexpr double kBusyWarps = 8;    // that hide one another's waiting
   constexpr double kWait = 700, kMeet = 60, kStart = 2000;  // of memory; at a barrier; of a block
@@ -146,6 +164,8 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
     // Reads of 16 bytes in two turns each, of rows once for four steps of k.
     reads = s.tiles() / 32.0 * (s.tile_rows + s.tile_columns) / 2 * s.k_step;
   }
+  if (p.implicit)
+    compute += double(s.block_columns) * s.k_step / p.implicit->vector() * kGather / kMultiplyAdds;
   const double warps = s.threads() / 32.0;
   compute = std::max(compute, reads) / std::min(1.0, warps / kBusyWarps);
   const double work = std::max({compute, bytes / kGlobalBytes, bytes / kSharedBytes});
@@ -164,22 +184,18 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
 }
 
 }  // namespace
-}  // namespace gpu
 
-bool GpuMatmulTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  return t.is_gpu() && gpu::analyse_product(w, t).has_value();
-}
-
-std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& t) const {
-  const auto p = gpu::analyse_product(w, t);
-  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
-  Knob unit{"unit", {gpu::kUnitScalar}};
-  if (p->fragment) unit.choices.emplace_back(gpu::kUnitMatrix);
-  if (p->group) unit.choices.emplace_back(gpu::kUnitGroup);
+std::vector<Knob> knobs_of(const Workload& w, const Product& p, const TargetInfo& t) {
+  Knob unit{"unit", {kUnitScalar}};
+  if (p.fragment) unit.choices.emplace_back(kUnitMatrix);
+  if (p.group) unit.choices.emplace_back(kUnitGroup);
+  if (p.group && t.has("tma") &&
+      (has_boxes(w, p.lhs->dtype, p.lhs_pitch()) || has_boxes(w, p.rhs->dtype, p.rhs_pitch())))
+    unit.choices.emplace_back(kUnitGroupBoxes);
   Knob columns = int_knob("tile_columns", {4, 8, 16, 32, 64});
-  if (p->group) columns.choices.emplace_back(int64_t{128});
+  if (p.group) columns.choices.emplace_back(int64_t{128});
   Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});
-  rows.tile = true;
+  rows.tile = !p.implicit;  // the filters of a convolution are no symbol
   return {std::move(unit),
           std::move(rows),
           int_knob("block_columns", {16, 32, 64, 128}),
@@ -190,23 +206,20 @@ std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& 
           int_knob("stages", {2, 3, 4})};
 }
 
-bool GpuMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
-  const auto p = gpu::analyse_product(w, t);
-  if (!p || !well_formed(knobs(w, t), c)) return false;
-  const auto shared = gpu::shared_bytes_of(w, *p, gpu::schedule_of(c));
+bool suits(const Workload& w, const Product& p, const Config& c, const TargetInfo& t) {
+  if (!well_formed(knobs_of(w, p, t), c)) return false;
+  const auto shared = shared_bytes_of(w, p, schedule_of(c));
   return shared && *shared <= t.shared_bytes;
 }
 
-Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto p = gpu::analyse_product(w, t);
-  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
-  const gpu::Extents extents(*p);
-  std::optional<gpu::Schedule> best;
+Config default_of(const Workload& w, const Product& p, const TargetInfo& t) {
+  const Extents extents(p);
+  std::optional<Schedule> best;
   double least = 0;
-  gpu::Schedule s;
-  s.unit = p->fragment ? gpu::UnitKind::kMatrix : gpu::UnitKind::kScalar;
+  Schedule s;
+  s.unit = p.fragment ? UnitKind::kMatrix : UnitKind::kScalar;
   const std::vector<std::pair<int, int>> tiles =
-      p->fragment
+      p.fragment
           ? std::vector<std::pair<int, int>>{{16, 16}, {32, 16}, {16, 32}, {32, 32}, {64, 32}}
           : std::vector<std::pair<int, int>>{{1, 4}, {2, 4}, {4, 4}, {8, 4}, {4, 8}, {8, 8}};
   for (s.block_rows = 4; s.block_rows <= 128; s.block_rows *= 2)
@@ -218,15 +231,38 @@ Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t)
               s.tile_rows = rows;
               s.tile_columns = columns;
               if (s.threads() > 512) continue;
-              const auto shared = gpu::shared_bytes_of(w, *p, s);
+              const auto shared = shared_bytes_of(w, p, s);
               if (!shared || *shared > t.shared_bytes) continue;
-              const double cycles = gpu::estimate(*p, s, extents, *shared, t);
+              const double cycles = estimate(p, s, extents, *shared, t);
               if (best && cycles >= least) continue;
               best = s;
               least = cycles;
             }
-  NIMBLE_CHECK(best, "no schedule of gpu_matmul suits {}", w.key);
-  return gpu::config_of(*best);
+  NIMBLE_CHECK(best, "no schedule of a product suits {}", w.key);
+  return config_of(*best);
+}
+
+}  // namespace gpu
+
+bool GpuMatmulTemplate::accepts(const Workload& w, const TargetInfo& t) const {
+  return t.is_gpu() && gpu::analyse_product(w, t).has_value();
+}
+
+std::vector<Knob> GpuMatmulTemplate::knobs(const Workload& w, const TargetInfo& t) const {
+  const auto p = gpu::analyse_product(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
+  return gpu::knobs_of(w, *p, t);
+}
+
+bool GpuMatmulTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
+  const auto p = gpu::analyse_product(w, t);
+  return p && gpu::suits(w, *p, c, t);
+}
+
+Config GpuMatmulTemplate::default_config(const Workload& w, const TargetInfo& t) const {
+  const auto p = gpu::analyse_product(w, t);
+  NIMBLE_CHECK(p, "workload {} is not for gpu_matmul", w.key);
+  return gpu::default_of(w, *p, t);
 }
 
 Lowered GpuMatmulTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,

@@ -7,6 +7,7 @@
 // for all batches but the latest, so the stage that is filled next is that of two steps ago, and
 // one stage less is on its way than with the other units. What copies and stores bring to shared
 // memory has to be shown to the unit that reads it, by whoever wrote it and ahead of the barrier.
+// Tiles may come as boxes instead (gpu_matmul_boxes.cpp).
 #include "compiler/kernels/group_fragments.h"
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_matmul.h"
@@ -61,7 +62,11 @@ class GroupUnit final : public Unit {
 
   int behind() const override { return kBehind; }
 
-  StmtRef ready() const override { return kb::seq({kb::proxy_fence(), kb::group_wait(kBehind)}); }
+  StmtRef ready() const override {
+    // Boxes show themselves.
+    if (lhs_.in_boxes() && rhs_.in_boxes()) return kb::group_wait(kBehind);
+    return kb::seq({kb::proxy_fence(), kb::group_wait(kBehind)});
+  }
 
   StmtRef step(const Dim& slot) const override {
     std::vector<StmtRef> all = {kb::group_fence()};

@@ -25,11 +25,6 @@ StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts 
   return kb::let_index(name, kb::index(d), facts);
 }
 
-// 1 where something is left, else 0.
-Dim any_of(const Dim& left) {
-  return ir::max(ir::min(left, 1), 0);
-}
-
 bool divides(const Workload& w, const Dim& d, int64_t by) {
   return w.facts.divisible(d, by) == ir::Proof::kYes;
 }
@@ -37,10 +32,6 @@ bool divides(const Workload& w, const Dim& d, int64_t by) {
 // The largest value that the facts allow: what is known to be small is reckoned with 32 bits.
 int64_t most_of(const Workload& w, const Dim& d) {
   return w.facts.range(d).high;
-}
-
-bool is_copied(DType t, int elements) {
-  return static_cast<int>(size_of(t)) * elements >= 4;
 }
 
 struct Forms {
@@ -53,9 +44,10 @@ Forms forms_of(const Workload& w, const Product& p, const Schedule& s) {
   f.lhs = {p.lhs_along_k, s.block_rows,           s.k_step,
            s.stages,      tile_pad(p, s, false),  copy_elements(w, p.lhs->dtype, p.lhs_pitch()),
            parts,         group_span(p, s, false)};
-  f.rhs = {p.rhs_along_k, s.block_columns,       s.k_step,
-           s.stages,      tile_pad(p, s, true),  copy_elements(w, p.rhs->dtype, p.rhs_pitch()),
-           parts,         group_span(p, s, true)};
+  const int vector =
+      p.implicit ? p.implicit->vector() : copy_elements(w, p.rhs->dtype, p.rhs_pitch());
+  f.rhs = {p.rhs_along_k,        s.block_columns, s.k_step, s.stages,
+           tile_pad(p, s, true), vector,          parts,    group_span(p, s, true)};
   return f;
 }
 
@@ -103,38 +95,50 @@ class TilesLowering {
       sums_.buffer = shared_buffer("sums", p.sum, sums);
       shared_ = {lhs, rhs, sums_.buffer};
     }
+    lhs_boxed_ = comes_in_boxes(w, p, s, forms.lhs, false);
+    rhs_boxed_ = comes_in_boxes(w, p, s, forms.rhs, true);
+    if (lhs_boxed_ || rhs_boxed_) {
+      signals_ = shared_buffer("signals", DType::kU64, s.stages);
+      shared_.push_back(signals_);
+    }
     apart_ = goes_apart(p, s);
     const Dim part = apart_ ? team_of(s) : Dim(0);
-    lhs_.emplace(forms.lhs, "a_", lhs, 0, copiers(p, s), part);
-    rhs_.emplace(forms.rhs, "b_", rhs, rhs_base, copiers(p, s), part);
-    copies_ =
-        is_copied(p.lhs->dtype, forms.lhs.vector) || is_copied(p.rhs->dtype, forms.rhs.vector);
+    const int threads = copiers(p, s);
+    lhs_ = std::make_unique<SharedTile>(forms.lhs, "a_", lhs, 0, threads, part);
+    rhs_ = p.implicit ? p.implicit->tile(forms.rhs, "b_", rhs, rhs_base, threads, part)
+                      : std::make_unique<SharedTile>(forms.rhs, "b_", rhs, rhs_base, threads, part);
+    copies_ = (!lhs_boxed_ && is_copied(p.lhs->dtype, forms.lhs.vector)) ||
+              (!rhs_boxed_ && is_copied(p.rhs->dtype, forms.rhs.vector));
     unit_ = s.unit == UnitKind::kScalar   ? scalar_unit(p, s, *lhs_, *rhs_)
             : s.unit == UnitKind::kMatrix ? matrix_unit(p, s, *lhs_, *rhs_)
                                           : group_unit(p, s, *lhs_, *rhs_);
   }
 
   kir::Function run(const std::string& name) {
-    std::vector<StmtRef> body = place();
+    std::vector<StmtRef> body;
+    if (p_.implicit) body = p_.implicit->prologue();
+    place(body);
     for (StmtRef& s : unit_->prologue()) body.push_back(std::move(s));
     lhs_->prepare(w_, body);
     rhs_->prepare(w_, body);
+    if (signals_) make_signals(body);
     body.push_back(unit_->zero());
     walk(body);
     if (shares_memory(p_)) body.push_back(kb::barrier(kir::Together::kBlock));
     body.push_back(unit_->keep(sums_));
     body.push_back(kb::barrier(kir::Together::kBlock));
     body.push_back(results());
-    return launched(
+    kir::Function f = launched(
         make_function(w_, p_.frame, name, {}, unit_->registers(), kb::seq(std::move(body))), grid_,
         s_.threads(), shared_);
+    f.maps = maps_;
+    return f;
   }
 
  private:
   // Which part of which product the block computes. Neighbouring blocks take neighbouring rows of
   // the same columns, whose operand is usually the larger one.
-  std::vector<StmtRef> place() {
-    std::vector<StmtRef> out;
+  void place(std::vector<StmtRef>& out) {
     const Dim row_tiles = ir::ceildiv(p_.m, s_.block_rows);
     const Dim column_tiles = ir::ceildiv(p_.n, s_.block_columns);
     const auto columns = column_tiles.as_constant();
@@ -163,7 +167,7 @@ class TilesLowering {
     };
     first_row_ = origin("m0", row_tile, s_.block_rows, p_.m);
     first_column_ = origin("n0", column_tile, s_.block_columns, p_.n);
-    Dim lhs_at = 0, rhs_at = 0;
+    Dim lhs_at = 0, rhs_at = 0, lhs_number = 0, rhs_number = 0;
     if (!single) {
       out.push_back(let("batch", batch));
       coordinates_ = bind_coordinates("batch", p_.batch, Dim::symbol("batch"), out);
@@ -172,12 +176,21 @@ class TilesLowering {
         out.push_back(let(symbol, batch_offset(w_, own, p_.batch, coordinates_, size)));
         return Dim::symbol(symbol);
       };
-      lhs_at = matrix("a_at", p_.lhs_batch, p_.m * p_.k);
-      rhs_at = matrix("b_at", p_.rhs_batch, p_.k * p_.n);
+      // Of boxes by its number, of other copies by its place.
+      if (lhs_boxed_)
+        lhs_number = matrix("a_at", p_.lhs_batch, 1);
+      else
+        lhs_at = matrix("a_at", p_.lhs_batch, p_.m * p_.k);
+      if (rhs_boxed_)
+        rhs_number = matrix("b_at", p_.rhs_batch, 1);
+      else
+        rhs_at = matrix("b_at", p_.rhs_batch, p_.k * p_.n);
     }
+    if (p_.implicit) rhs_at = p_.implicit->origin(coordinates_);
     lhs_->set_source(p_.lhs, lhs_at, first_row_, p_.m, p_.k);
     rhs_->set_source(p_.rhs, rhs_at, first_column_, p_.n, p_.k);
-    return out;
+    if (lhs_boxed_) maps_.push_back(lhs_->use_boxes(count_of(p_.lhs_batch), lhs_number, signals_));
+    if (rhs_boxed_) maps_.push_back(rhs_->use_boxes(count_of(p_.rhs_batch), rhs_number, signals_));
   }
 
   // `s` where a < b, decided now if it can be.
@@ -192,13 +205,31 @@ class TilesLowering {
     }
   }
 
+  // One signal for each stage, at which the thread that has boxes copied arrives.
+  void make_signals(std::vector<StmtRef>& out) const {
+    std::vector<StmtRef> made;
+    for (int i = 0; i < s_.stages; ++i) made.push_back(kb::signal_init(signals_, i, 1));
+    made.push_back(kb::proxy_fence());
+    out.push_back(kb::if_then(kb::eq(thread(), 0), kb::seq(std::move(made))));
+    out.push_back(kb::barrier(kir::Together::kBlock));
+  }
+
   // Copies of step `step` as a group of their own, of no copy behind the last step.
   void copy(const Dim& slot, const Dim& step, std::vector<StmtRef>& out) const {
-    out.push_back(where_less(step, steps_,
-                             kb::seq({lhs_->fill(w_, slot, step), rhs_->fill(w_, slot, step)})));
+    std::vector<StmtRef> all, boxes;
+    int bytes = 0;
+    for (const SharedTile* tile : {&*lhs_, &*rhs_}) {
+      (tile->in_boxes() ? boxes : all).push_back(tile->fill(w_, slot, step));
+      if (tile->in_boxes()) bytes += tile->filled_bytes();
+    }
+    if (!boxes.empty()) {
+      boxes.insert(boxes.begin(), kb::signal_arrive(signals_, slot, bytes));
+      all.push_back(kb::if_then(kb::eq(thread(), 0), kb::seq(std::move(boxes))));
+    }
+    out.push_back(where_less(step, steps_, kb::seq(std::move(all))));
     if (copies_) out.push_back(kb::async_commit());
     // What a group does next (its fence, its wait) all lanes of its warps have to do together.
-    if (s_.unit == UnitKind::kGroup && (lhs_->lanes_part() || rhs_->lanes_part()))
+    if (s_.unit == UnitKind::kGroup && (signals_ || lhs_->lanes_part() || rhs_->lanes_part()))
       out.push_back(kb::barrier(kir::Together::kWarp));
   }
 
@@ -208,6 +239,9 @@ class TilesLowering {
     const Dim step = Dim::symbol("step");
     std::vector<StmtRef> body;
     if (copies_) body.push_back(kb::async_wait(ahead - 1));
+    if (signals_)
+      body.push_back(
+          kb::signal_wait(signals_, ir::mod(step, s_.stages), ir::floordiv(step, s_.stages)));
     body.push_back(unit_->ready());
     // Here all have the step's stage, and are done with the one that is filled next: that of the
     // step before this one, or of `behind` earlier ones.
@@ -220,29 +254,35 @@ class TilesLowering {
 
   // All threads take vectors of the block's sums in turn.
   StmtRef results() const {
-    const int lanes = p_.vector_rhs ? 1 : dividing_lanes(w_, p_.n, std::min(4, s_.block_columns));
+    const int most = std::min(4, s_.block_columns);
+    const int lanes = p_.vector_rhs ? 1
+                      : p_.implicit ? p_.implicit->columns_at_once(most)
+                                    : dividing_lanes(w_, p_.n, most);
     const int across = s_.block_columns / lanes, vectors = s_.block_rows * across;
     const Dim vector = thread() + Dim::symbol("round") * s_.threads();
     const Dim at = Dim::symbol("e_at");
-    const Dim own_row = ir::floordiv(at, across), own_column = ir::mod(at, across) * lanes;
-    std::vector<StmtRef> body = {
-        let("e_row", own_row, {0, s_.block_rows - 1, 1}),
-        let("e_column", own_column, {0, s_.block_columns - lanes, lanes}),
-        let("row", first_row_ + Dim::symbol("e_row"), {0, most_of(w_, p_.m + s_.block_rows), 1}),
-        let("column", first_column_ + Dim::symbol("e_column"),
-            {0, most_of(w_, p_.n + s_.block_columns), lanes})};
+    // What takes divisions to know of a column is reckoned once, if the thread keeps its column.
+    const bool keeps = p_.implicit && s_.threads() % across == 0;
+    const Dim own_row = ir::floordiv(at, across);
+    const Dim own_column = ir::mod(keeps ? thread() : at, across) * lanes;
+    std::vector<StmtRef> ahead, body;
+    std::vector<StmtRef>& columns = keeps ? ahead : body;
     const Dim row = Dim::symbol("row"), column = Dim::symbol("column");
+    body.push_back(let("e_row", own_row, {0, s_.block_rows - 1, 1}));
+    columns.push_back(let("e_column", own_column, {0, s_.block_columns - lanes, lanes}));
+    body.push_back(
+        let("row", first_row_ + Dim::symbol("e_row"), {0, most_of(w_, p_.m + s_.block_rows), 1}));
+    columns.push_back(let("column", first_column_ + Dim::symbol("e_column"),
+                          {0, most_of(w_, p_.n + s_.block_columns), lanes}));
+    if (p_.implicit) p_.implicit->bind_column(column, columns);
     ValueRef value;
     for (int team = 0; team < s_.k_split; ++team) {
       ValueRef sum = kb::load(sums_.buffer,
                               sums_.at(team, Dim::symbol("e_row"), Dim::symbol("e_column")), lanes);
       value = value ? kb::add(std::move(value), std::move(sum)) : std::move(sum);
     }
-    std::vector<Dim> coordinates = coordinates_;
-    for (const Dim& d : unflatten(row, p_.row_dims)) coordinates.push_back(d);
-    if (!p_.vector_rhs) coordinates.push_back(column);
-    StmtRef stores =
-        store_results(w_, p_.frame, std::move(value), coordinates, lanes, std::nullopt, "e_");
+    StmtRef stores = p_.implicit ? p_.implicit->store(coordinates_, row, std::move(value))
+                                 : store(row, column, lanes, std::move(value));
     if (!divides(w_, p_.n, s_.block_columns))
       stores = kb::if_then(kb::lt(column, p_.n), std::move(stores));
     if (!divides(w_, p_.m, s_.block_rows))
@@ -251,8 +291,17 @@ class TilesLowering {
     StmtRef one = kb::seq(std::move(body));
     if (vectors % s_.threads() != 0) one = kb::if_then(kb::lt(at, vectors), std::move(one));
     const int rounds = (vectors + s_.threads() - 1) / s_.threads();
-    return kb::loop(LoopKind::kSerial, "round", 0, rounds,
-                    kb::seq({let("e_at", vector, {0, rounds * s_.threads() - 1, 1}), one}));
+    ahead.push_back(
+        kb::loop(LoopKind::kSerial, "round", 0, rounds,
+                 kb::seq({let("e_at", vector, {0, rounds * s_.threads() - 1, 1}), one})));
+    return kb::seq(std::move(ahead));
+  }
+
+  StmtRef store(const Dim& row, const Dim& column, int lanes, ValueRef value) const {
+    std::vector<Dim> coordinates = coordinates_;
+    for (const Dim& d : unflatten(row, p_.row_dims)) coordinates.push_back(d);
+    if (!p_.vector_rhs) coordinates.push_back(column);
+    return store_results(w_, p_.frame, std::move(value), coordinates, lanes, std::nullopt, "e_");
   }
 
   const Workload& w_;
@@ -260,11 +309,14 @@ class TilesLowering {
   Schedule s_;
   SharedSums sums_;
   Dim steps_;
-  std::optional<SharedTile> lhs_, rhs_;
+  std::unique_ptr<SharedTile> lhs_, rhs_;
   std::unique_ptr<Unit> unit_;
   std::vector<BufferRef> shared_;
   bool apart_ = false;   // goes_apart
-  bool copies_ = false;  // any of them: else all goes through registers
+  bool copies_ = false;  // any of them: else all goes through registers, or as boxes
+  bool lhs_boxed_ = false, rhs_boxed_ = false;
+  BufferRef signals_;  // where either is
+  std::vector<kir::TensorMapRef> maps_;
   std::array<Dim, 3> grid_;
   Dim first_row_, first_column_;
   std::vector<Dim> coordinates_;  // of the block's product, one per axis of Product::batch
@@ -273,6 +325,14 @@ class TilesLowering {
 }  // namespace
 
 // ---------------------------------------------------------------- tiles in shared memory
+
+bool is_copied(DType t, int elements) {
+  return static_cast<int>(size_of(t)) * elements >= 4;
+}
+
+Dim any_of(const Dim& left) {
+  return ir::max(ir::min(left, 1), 0);
+}
 
 bool SharedTile::Form::suits(int threads) const {
   if (part_inner() % vector != 0) return false;
@@ -302,6 +362,7 @@ int SharedTile::rows_at_once() const {
 }
 
 bool SharedTile::lanes_part() const {
+  if (in_boxes()) return false;
   return !is_copied(shared_->dtype, form_.vector) || form_.part_outer() % rows_at_once() != 0;
 }
 
@@ -343,7 +404,7 @@ kir::GroupView SharedTile::view(const Dim& slot, const Dim& x, const Dim& k) con
           form_.along_k, form_.span, form_.along_k ? 0 : lines};
 }
 
-void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
+void SharedTile::bind_copier(std::vector<StmtRef>& out) const {
   const int vectors = form_.part_inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
   const Dim copier = form_.parts == 1 ? thread() : lane();
@@ -356,6 +417,11 @@ void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
   out.push_back(let(name_ + "inner",
                     form_.along_k ? from_part + inner * form_.vector : inner * form_.vector,
                     {0, form_.inner() - form_.vector, form_.vector}));
+}
+
+void SharedTile::prepare(const Workload& w, std::vector<StmtRef>& out) const {
+  if (in_boxes()) return;
+  bind_copier(out);
   if (form_.span != 0) prepare_places(symbol("outer"), out);
   const Dim pitch = form_.along_k ? k_ : extent_;
   const Dim from = form_.along_k ? (first_ + symbol("outer")) * pitch + symbol("inner")
@@ -379,7 +445,16 @@ Dim SharedTile::row_of(const Dim& number) const {
   return number - eighth + ir::mod(eighth, rows) * places + ir::floordiv(eighth, rows);
 }
 
+StmtRef SharedTile::bring(const Dim& to, const Dim& from, const std::optional<Dim>& valid) const {
+  if (is_copied(shared_->dtype, form_.vector))
+    return kb::async_copy(shared_, to, global_, from, form_.vector, valid);
+  return kb::store(shared_, to,
+                   valid ? kb::load_masked(global_, from, form_.vector, *valid)
+                         : kb::load(global_, from, form_.vector));
+}
+
 StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) const {
+  if (in_boxes()) return fill_boxes(slot, step);
   const int vectors = form_.part_inner() / form_.vector;
   const bool rows_shared_out = threads_ % vectors == 0;
   // A round of the threads is so many rows, or a part of one.
@@ -394,7 +469,6 @@ StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) co
   const bool whole_rows = divides(w, inner_extent, form_.inner());
   const bool all_rows = divides(w, outer_extent, form_.outer());
   const Dim ahead = done * (form_.along_k ? Dim(1) : pitch);
-  const bool copied = is_copied(shared_->dtype, form_.vector);
   std::vector<StmtRef> all;
   for (int row = 0; row < form_.part_outer(); row += rows)
     for (int part = 0; part < parts; ++part) {
@@ -410,13 +484,7 @@ StmtRef SharedTile::fill(const Workload& w, const Dim& slot, const Dim& step) co
         valid = in_row * any_of(outer_extent - outer_first - outer);
       else if (!whole_rows)
         valid = in_row;
-      StmtRef one;
-      if (copied)
-        one = kb::async_copy(shared_, to, global_, from, form_.vector, valid);
-      else
-        one = kb::store(shared_, to,
-                        valid ? kb::load_masked(global_, from, form_.vector, *valid)
-                              : kb::load(global_, from, form_.vector));
+      StmtRef one = bring(to, from, valid);
       if (row + rows > form_.part_outer())
         one = kb::if_then(
             kb::lt(outer, form_.along_k ? Dim(form_.outer()) : (part_ + 1) * form_.slice()),
@@ -448,7 +516,11 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
   if (!suits_unit(p, s)) return {};
   const Forms forms = forms_of(w, p, s);
   const int threads = copiers(p, s);
-  if (!forms.lhs.suits(threads) || !forms.rhs.suits(threads)) return {};
+  const bool lhs_boxed = comes_in_boxes(w, p, s, forms.lhs, false),
+             rhs_boxed = comes_in_boxes(w, p, s, forms.rhs, true);
+  if (s.boxes && !lhs_boxed && !rhs_boxed) return {};
+  if ((!lhs_boxed && !forms.lhs.suits(threads)) || (!rhs_boxed && !forms.rhs.suits(threads)))
+    return {};
   // Rows in shared memory begin at whole accesses.
   const auto aligned = [](const SharedTile::Form& form, DType t) {
     return form.pitch() * static_cast<int>(size_of(t)) % kAccessBytes == 0;
@@ -459,8 +531,10 @@ std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, cons
   if (shares_memory(p))
     return shared_bytes(
         {{p.sum, std::max<int64_t>(kept, forms.lhs.elements() + forms.rhs.elements())}});
-  return shared_bytes(
-      {{p.lhs->dtype, forms.lhs.elements()}, {p.rhs->dtype, forms.rhs.elements()}, {p.sum, kept}});
+  std::vector<SharedPart> parts = {
+      {p.lhs->dtype, forms.lhs.elements()}, {p.rhs->dtype, forms.rhs.elements()}, {p.sum, kept}};
+  if (s.boxes) parts.push_back({DType::kU64, s.stages});
+  return shared_bytes(parts);
 }
 
 kir::Function lower_tiles(const Workload& w, const Product& p, const Schedule& s,

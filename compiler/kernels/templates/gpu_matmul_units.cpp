@@ -392,7 +392,7 @@ bool suits_unit(const Product& p, const Schedule& s) {
   if (s.k_step % s.k_split != 0 || s.threads() > kMaxThreads || s.stages < 2) return false;
   if (s.unit == UnitKind::kGroup) return suits_group(p, s);
   if (s.tile_columns > kWidestTile) return false;
-  int registers = kOtherRegisters;
+  int registers = kOtherRegisters + (p.implicit ? kGatherRegisters : 0);
   if (s.unit == UnitKind::kMatrix) {
     if (!p.fragment) return false;
     const kir::WarpFragmentRow& row = kir::warp_row_of(*p.fragment);

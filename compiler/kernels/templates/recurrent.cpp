@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
@@ -55,9 +56,10 @@ struct Cell : RecurrentCell {
   bool partial() const { return hidden % lanes != 0; }
 };
 
-// Which of the cell's results each result of the group is: 0 for h, 1 for c. Nothing if the group
-// does more than hand them out, once or more often.
-std::optional<std::vector<int64_t>> handed_out(const Workload& w, const Frame& frame, bool lstm) {
+// Which of the cell's so many results each result of the group is, by its number. Nothing if the
+// group does more than hand them out, once or more often.
+std::optional<std::vector<int64_t>> handed_out(const Workload& w, const Frame& frame,
+                                               int64_t results) {
   std::map<const ir::Var*, int64_t> field;
   for (const ir::Binding& b : w.group->body->bindings) {
     const bool of_cell = b.value->kind == ir::ExprKind::kGetField && b.value->args[0].is_var() &&
@@ -67,10 +69,14 @@ std::optional<std::vector<int64_t>> handed_out(const Workload& w, const Frame& f
     else if (&b != frame.anchor && b.value->kind != ir::ExprKind::kTuple)
       return {};
   }
-  if (!lstm) field[frame.anchor->var.get()] = 0;
+  if (results == 1) field[frame.anchor->var.get()] = 0;
   std::vector<int64_t> all;
   for (const ir::Atom& a : frame.result_atoms) {
-    if (lstm && a.is_var() && a.var == frame.anchor->var) return {{0, 1}};
+    if (results > 1 && a.is_var() && a.var == frame.anchor->var) {
+      all.resize(static_cast<size_t>(results));
+      std::iota(all.begin(), all.end(), 0);
+      return all;
+    }
     const auto it = a.is_var() ? field.find(a.var.get()) : field.end();
     if (it == field.end()) return {};
     all.push_back(it->second);
@@ -293,36 +299,64 @@ ValueRef function_of(const char* op, ValueRef x) {
   return compute(*call, {std::move(x)}, dtype);
 }
 
+namespace {
+
+// The operands of a call of a cell, or of all its steps; whether they are what templates take.
+bool bind_operands(const Workload& w, const ir::CellOperands& operands, RecurrentCell* cell) {
+  cell->packed = operands.step.has_value();
+  cell->lstm = operands.c.has_value();
+  cell->gate_count = static_cast<int>(operands.gates);
+  if (!cell->frame.anchor) return false;
+  const ir::Expr& call = *cell->frame.anchor->value;
+  auto argument = [&](size_t i) { return parameter_buffer(w, cell->frame, call.args[i]); };
+  cell->gates = argument(0);
+  cell->h = argument(1);
+  cell->c = operands.c ? argument(*operands.c) : nullptr;
+  cell->weights = argument(operands.weights);
+  cell->bias = operands.bias ? argument(*operands.bias) : nullptr;
+  if (!cell->gates || !cell->h || !cell->weights || (cell->lstm ? !cell->c : !cell->bias))
+    return false;
+  cell->dtype = cell->h->dtype;
+  if (cell->dtype != DType::kF32 || !is_converted(cell->weights->dtype, cell->dtype)) return false;
+  const ir::Type state = ir::type_of(call.args[1]);
+  if (state->dims.size() != 2 || !state->dims[1].as_constant()) return false;
+  cell->batch = state->dims[0];
+  cell->hidden = *state->dims[1].as_constant();
+  if (!cell->lstm) cell->linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
+  return true;
+}
+
+}  // namespace
+
 std::optional<RecurrentCell> recurrent_cell(const Workload& w, Frame frame) {
   RecurrentCell cell;
   const ir::OpInfo* op = ir::find_op(w.anchor);
   if (!op || !op->traits.cell) return {};
-  const ir::CellOperands& operands = *op->traits.cell;
-  cell.packed = operands.step.has_value();
-  cell.lstm = operands.c.has_value();
-  cell.gate_count = static_cast<int>(operands.gates);
   cell.frame = std::move(frame);
-  if (!cell.frame.anchor) return {};
-  const ir::Expr& call = *cell.frame.anchor->value;
-  auto argument = [&](size_t i) { return parameter_buffer(w, cell.frame, call.args[i]); };
-  cell.gates = argument(0);
-  cell.h = argument(1);
-  cell.c = operands.c ? argument(*operands.c) : nullptr;
-  cell.weights = argument(operands.weights);
-  cell.bias = operands.bias ? argument(*operands.bias) : nullptr;
-  if (!cell.gates || !cell.h || !cell.weights || (cell.lstm ? !cell.c : !cell.bias)) return {};
-  cell.dtype = cell.h->dtype;
-  if (cell.dtype != DType::kF32 || !is_converted(cell.weights->dtype, cell.dtype)) return {};
-  const ir::Type state = ir::type_of(call.args[1]);
-  if (state->dims.size() != 2 || !state->dims[1].as_constant()) return {};
-  cell.batch = state->dims[0];
-  cell.hidden = *state->dims[1].as_constant();
-  if (!cell.lstm) cell.linear_before_reset = ir::attr<bool>(call.attrs, "linear_before_reset");
-  const auto results = handed_out(w, cell.frame, cell.lstm);
+  if (!bind_operands(w, *op->traits.cell, &cell)) return {};
+  const auto results = handed_out(w, cell.frame, cell.lstm ? 2 : 1);
   if (!results || results->size() != cell.frame.results.size()) return {};
   for (size_t i = 0; i < results->size(); ++i)
     ((*results)[i] == 0 ? cell.h_out : cell.c_out).push_back(cell.frame.results[i]);
   return cell;
+}
+
+std::optional<RecurrentSteps> recurrent_steps(const Workload& w, Frame frame) {
+  RecurrentSteps all;
+  const ir::OpInfo* op = ir::find_op(w.anchor);
+  if (!op || !op->traits.steps_of) return {};
+  all.frame = std::move(frame);
+  if (!bind_operands(w, *ir::find_op(op->traits.steps_of)->traits.cell, &all)) return {};
+  const ir::Expr& call = *all.frame.anchor->value;
+  all.count = ir::type_of(call.args[0])->dims[0];
+  all.reverse = ir::attr<bool>(call.attrs, "reverse");
+  const auto results = handed_out(w, all.frame, all.lstm ? 3 : 2);
+  if (!results || results->size() != all.frame.results.size()) return {};
+  std::vector<BufferRef>* const of_result[] = {&all.y_out, &all.h_out, &all.c_out};
+  for (size_t i = 0; i < results->size(); ++i)
+    of_result[(*results)[i]]->push_back(all.frame.results[i]);
+  if (all.y_out.empty() || all.h_out.empty() || (all.lstm && all.c_out.empty())) return {};
+  return all;
 }
 
 bool RecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const {

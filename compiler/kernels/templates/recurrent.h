@@ -27,6 +27,19 @@ struct RecurrentCell {
 // Nothing if the group does more than a step whose results it hands out, once or more often.
 std::optional<RecurrentCell> recurrent_cell(const Workload& w, Frame frame);
 
+// All steps of such a cell: `gates` has a row of the batch's for each, h and c are the states ahead
+// of them, h_out and c_out those behind.
+struct RecurrentSteps : RecurrentCell {
+  std::vector<kir::BufferRef> y_out;  // (steps, batch, hidden)
+  Dim count;
+  bool reverse = false;  // from the last row of gates on
+
+  // The row of gates and of y of a step.
+  Dim row_of(const Dim& step) const { return reverse ? count - 1 - step : step; }
+};
+// Nothing if the group does more than these, whose results it hands out, each at least once.
+std::optional<RecurrentSteps> recurrent_steps(const Workload& w, Frame frame);
+
 // An element-wise operator of one value, in that value's type.
 kir::ValueRef function_of(const char* op, kir::ValueRef x);
 

@@ -1,6 +1,8 @@
 // The template gpu_matmul against the reference interpreter.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/test/exhaustive.h"
 #include "compiler/kernels/test/knob_cases.h"
@@ -200,6 +202,108 @@ TEST_F(GpuMatmulTest, GroupsOfWarps) {
         const SizesOf sizes = of_symbols(w.contract.symbols.size(), 0);
         for (int r = 0; r < 2 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
       }
+}
+
+Config boxed(const GroupCase& c) {
+  Config config = config_of(c);
+  config["unit"] = std::string("wgmma-tma");
+  return config;
+}
+
+size_t times_in(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+// Tiles that come as boxes: lines of every width, one line of a row and several, teams; of both
+// operands, or of the one whose rows are multiples of 16 bytes.
+TEST_F(GpuMatmulTest, TilesOfGroupsComeAsBoxes) {
+  const Template& t = *find_template("gpu_matmul");
+  for (const GroupCase& c : {GroupCase{"bf16", "f32", 64, 16, 16, 16, 1, 3},
+                             {"bf16", "f32", 64, 64, 32, 64, 2, 3},
+                             {"f16", "f32", 128, 64, 64, 128, 1, 3},
+                             {"bf16", "f32", 128, 64, 32, 32, 1, 4, 128},
+                             {"i8", "i32", 64, 32, 32, 128, 2, 4}})
+    for (const Form& f : kForms)
+      for (const auto& [k, n] : {std::pair("72", "40"), std::pair("64", "36"),
+                                 std::pair("100", "48"), std::pair("34", "18")}) {
+        const bool bytes = c.type == std::string_view("i8");
+        if (bytes && (f.a || !f.b)) continue;  // both along k
+        const int piece = bytes ? 16 : 8;
+        // Of the lhs across k rows have the unknown length m.
+        const bool lhs = !f.a && std::stoi(k) % piece == 0,
+                   rhs = std::stoi(f.b ? k : n) % piece == 0;
+        const Workload w = form_of(f, "m", k, n, c.type, c.type, c.sum);
+        const Config config = boxed(c);
+        SCOPED_TRACE(w.key + to_json(config));
+        ASSERT_EQ(t.valid(w, config, target_), lhs || rhs);
+        if (!lhs && !rhs) continue;
+        const kir::Function function = t.lower(w, config, target_, "f").functions.at(0);
+        const std::string text = kir::print(function);
+        EXPECT_EQ(function.maps.size(), size_t{lhs} + size_t{rhs}) << text;
+        EXPECT_EQ(times_in(text, "map a_map of"), size_t{lhs}) << text;
+        EXPECT_EQ(times_in(text, "map b_map of"), size_t{rhs}) << text;
+        // Rows of unknown length go through registers.
+        EXPECT_EQ(text.find("copy.async") != std::string::npos, (!lhs && !f.a) || !rhs) << text;
+        EXPECT_EQ(text.find("fence.proxy", text.find("serial step from")) == std::string::npos,
+                  lhs && rhs)
+            << text;
+        ReferenceHarness harness(w, target_);
+        harness.lower(config);
+        std::mt19937 random(11);
+        const SizesOf sizes = of_symbols(w.contract.symbols.size(), 0);
+        for (int r = 0; r < 2 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
+      }
+}
+
+// Matrices of a batch are an axis of the map's: a box has no rows of the next one.
+TEST_F(GpuMatmulTest, TilesOfBatchesComeAsBoxes) {
+  const Config config = boxed({"bf16", "f32", 64, 32, 32, 32, 1, 3});
+  for (const Workload& w :
+       {product(tensor("b, m, 40", "bf16"), tensor("b, n, 40", "bf16"),
+                "transpose_b = true, out = f32"),
+        product(tensor("b, 2, m, 40", "bf16"), tensor("2, 40, 24", "bf16"), "out = f32"),
+        product(tensor("b, m, 40", "bf16"), tensor("1, 40, 24", "bf16"), "out = f32")}) {
+    SCOPED_TRACE(w.key);
+    ASSERT_TRUE(find_template("gpu_matmul")->valid(w, config, target_));
+    ReferenceHarness harness(w, target_);
+    harness.lower(config);
+    std::mt19937 random(5);
+    const SizesOf sizes = of_symbols(w.contract.symbols.size(), 1);
+    for (int r = 0; r < 4 && !HasFailure(); ++r) harness.run(sizes(r, random), 1, r);
+  }
+}
+
+TEST_F(GpuMatmulTest, BoxesAreOfferedForRowsThatTheEngineReads) {
+  const Template& t = *find_template("gpu_matmul");
+  const GroupCase schedule = {"bf16", "f32", 64, 64, 64, 64, 1, 3};
+  const auto is_offered = [&](const Workload& w, const TargetInfo& target) {
+    for (const Knob& k : t.knobs(w, target))
+      if (k.name == "unit")
+        return std::find(k.choices.begin(), k.choices.end(), KnobValue(std::string("wgmma-tma"))) !=
+               k.choices.end();
+    return false;
+  };
+  const auto of = [&](const char* k, const char* n) {
+    return form_of(kForms[0], "m", k, n, "bf16", "bf16", "f32");
+  };
+  for (const auto& [w, offered] :
+       {std::pair(of("768", "3072"), true), std::pair(of("768", "30"), true),
+        std::pair(of("770", "3072"), true), std::pair(of("770", "30"), false),
+        std::pair(of("k", "n"), false),
+        std::pair(form_of(kForms[0], "m", "768", "3072"), false)}) {
+    SCOPED_TRACE(w.key);
+    EXPECT_EQ(is_offered(w, target_), offered);
+    EXPECT_EQ(t.valid(w, boxed(schedule), target_), offered);
+    for (const char* other : {"sm_80", "sm_100", "compute_80"})
+      EXPECT_FALSE(is_offered(w, target_by_name(other))) << other;
+  }
+  const Workload w = of("768", "3072");
+  EXPECT_EQ(knob_text(t.default_config(w, target_), "unit"), "mma");
+  Config two = boxed(schedule);
+  two["stages"] = int64_t{2};
+  EXPECT_FALSE(t.valid(w, two, target_));
 }
 
 // A group's fences and waits are for all lanes together, which copies of single elements and of

@@ -182,6 +182,21 @@ const Row kRows[] = {
     // Gates saturated: the cell takes g = 1 in, forgets the old, and lets it out.
     {"lstm_cell(f32[1, 4]{100, -100, 100, 100}, f32[1, 1]{0}, f32[1, 1]{7}, f32[1, 4]{0, 0, 0, 0})",
      "f32[1, 1]{0.76159416}; f32[1, 1]{1}"},
+    // The first cell's half, then half of that; h of each step.
+    {"lstm_steps(f32[2, 1, 4]{0, 0, 0, 0, 0, 0, 0, 0}, f32[1, 1]{0}, f32[1, 1]{2}, "
+     "f32[1, 4]{0, 0, 0, 0}) {reverse = false}",
+     "f32[2, 1, 1]{0.38079708, 0.23105858}; f32[1, 1]{0.23105858}; f32[1, 1]{0.5}"},
+    // From the last row on: it takes g = 1 in, and then the first one forgets it.
+    {"lstm_steps(f32[2, 1, 4]{-1000, -1000, 0, 100, 100, -1000, 100, 100}, f32[1, 1]{0}, "
+     "f32[1, 1]{7}, f32[1, 4]{0, 0, 0, 0}) {reverse = true}",
+     "f32[2, 1, 1]{0, 0.76159416}; f32[1, 1]{0}; f32[1, 1]{0}"},
+    {"lstm_steps(f32[0, 1, 4]{}, f32[1, 1]{3}, f32[1, 1]{7}, f32[1, 4]{0, 0, 0, 0}) "
+     "{reverse = true}",
+     "f32[0, 1, 1]{}; f32[1, 1]{3}; f32[1, 1]{7}"},
+    // The candidate, tanh(1), then h stays.
+    {"gru_steps(f32[2, 1, 3]{-100, -100, 1, 0, 100, 5}, f32[1, 1]{0.25}, f32[1, 3]{0, 0, 0}, "
+     "f32[3]{0, 0, 0}) {linear_before_reset = true, reverse = false}",
+     "f32[2, 1, 1]{0.76159416, 0.76159416}; f32[1, 1]{0.76159416}"},
     // z saturated: h stays. z = 0: the candidate, tanh(1).
     {"gru_cell(f32[1, 3]{0, 100, 5}, f32[1, 1]{0.25}, f32[1, 3]{0, 0, 0}, f32[3]{0, 0, 0}) "
      "{linear_before_reset = true}",

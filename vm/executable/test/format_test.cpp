@@ -269,14 +269,51 @@ TEST_F(FileFormatTest, OnlyFilesWithCodeOfGpusHaveItsSection) {
   EXPECT_EQ(back.kernels[4].implementations[1].launch->threads, 1024u);
   EXPECT_EQ(back.kernels[4].implementations[0].launch->alignment, exec::Launch::kMaxAlignment);
   EXPECT_EQ(back.kernels[4].implementations[1].launch->alignment, 8u);
+  EXPECT_FALSE(back.kernels[4].implementations[0].launch->steps);
+  EXPECT_TRUE(back.kernels[4].implementations[1].launch->steps);
   for (size_t i = 0; i < e.images.size(); ++i) EXPECT_EQ(back.images[i].device, e.images[i].device);
   e.kernels.pop_back();
   e.images.pop_back();
   const std::vector<uint8_t> bytes = serialize(e);
-  EXPECT_EQ(bytes[16], kSectionCount - 1);
+  EXPECT_EQ(bytes[16], kSectionCount - 3);
   for (uint32_t i = 0; i < bytes[16]; ++i)
-    EXPECT_NE(bytes[kHeaderSize + i * kTableEntrySize], static_cast<uint8_t>(Section::kGpu));
+    for (const Section s : {Section::kGpu, Section::kGpuSteps, Section::kTensorMaps})
+      EXPECT_NE(bytes[kHeaderSize + i * kTableEntrySize], static_cast<uint8_t>(s));
   expect_same(e, deserialize(bytes));
+}
+
+TEST_F(FileFormatTest, OnlyFilesWithStepsHaveTheirSection) {
+  Executable e = sample();
+  e.kernels[4].implementations[1].launch->steps.reset();
+  const std::vector<uint8_t> bytes = serialize(e);
+  EXPECT_EQ(bytes[16], kSectionCount - 1);
+  expect_same(e, deserialize(bytes));
+}
+
+// Its bytes: one launch, by the indices of its kernel and implementation, and a program.
+TEST_F(FileFormatTest, StepsAreOfLaunchesThatAreThere) {
+  const std::vector<uint8_t> good = serialize(sample());
+  uint32_t section = 0;
+  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kGpuSteps))
+    ++section;
+  const size_t entry = kHeaderSize + section * kTableEntrySize;
+  EXPECT_EQ(good[entry + 4], kRequired) << "a reader that skips it would start one step";
+  uint64_t offset, size;
+  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
+  std::memcpy(&size, good.data() + entry + 16, sizeof size);
+  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
+    std::vector<uint8_t> bytes = good;
+    EXPECT_EQ(bytes[offset + at], was);
+    bytes[offset + at] = value;
+    const uint64_t hash = hash64({bytes.data() + offset, size});
+    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
+    reseal(&bytes, kSectionCount);
+    return error_of(bytes);
+  };
+  EXPECT_THAT(error_with(0, 1, 100), HasSubstr("number of launches with steps is 100"));
+  EXPECT_THAT(error_with(1, 4, 5), HasSubstr("steps of implementation 1 of kernel 5"));
+  EXPECT_THAT(error_with(1, 4, 0), HasSubstr("which has some or no launch"));
+  EXPECT_THAT(error_with(2, 1, 9), HasSubstr("steps of implementation 9 of kernel 4"));
 }
 
 // Its bytes: two launches, each of them with the indices of a kernel and an implementation; at the
@@ -311,6 +348,47 @@ TEST_F(FileFormatTest, LaunchesAndDevicesAreOfWhatIsThere) {
   EXPECT_THAT(error_with(size - kModules - 4, 1, 9), HasSubstr("number of images is 9"));
   EXPECT_THAT(error_with(size - kModules - 3, 2, 3), HasSubstr("the device of image 3"));
   EXPECT_THAT(error_with(size - kModules - 1, 2, 9), HasSubstr("number of modules is 9"));
+}
+
+// Its bytes: one launch, the indices of its kernel and implementation, one map, of the first tensor
+// and of two axes.
+TEST_F(FileFormatTest, TensorMapsComeBackWithTheirLaunches) {
+  Executable e = sample();
+  ASSERT_EQ(e.kernels[4].implementations[0].launch->maps.size(), 1u);
+  const std::vector<uint8_t> good = serialize(e);
+  const Executable back = deserialize(good);
+  EXPECT_EQ(back.kernels[4].implementations[0].launch->maps,
+            e.kernels[4].implementations[0].launch->maps);
+  EXPECT_TRUE(back.kernels[4].implementations[1].launch->maps.empty());
+  uint32_t section = 0;
+  while (good[kHeaderSize + section * kTableEntrySize] !=
+         static_cast<uint8_t>(Section::kTensorMaps))
+    ++section;
+  const size_t entry = kHeaderSize + section * kTableEntrySize;
+  EXPECT_EQ(good[entry + 4], kRequired) << "a reader that skips it would launch without them";
+  uint64_t offset, size;
+  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
+  std::memcpy(&size, good.data() + entry + 16, sizeof size);
+  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
+    std::vector<uint8_t> bytes = good;
+    EXPECT_EQ(bytes[offset + at], was);
+    bytes[offset + at] = value;
+    const uint64_t hash = hash64({bytes.data() + offset, size});
+    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
+    reseal(&bytes, kSectionCount);
+    return error_of(bytes);
+  };
+  EXPECT_EQ(error_with(0, 1, 1), "no error");
+  EXPECT_THAT(error_with(0, 1, 100), HasSubstr("number of launches with tensor maps is 100"));
+  EXPECT_THAT(error_with(1, 4, 9), HasSubstr("tensor maps of implementation 0 of kernel 9"));
+  EXPECT_THAT(error_with(1, 4, 0), HasSubstr("tensor maps of implementation 0 of kernel 0"))
+      << "it has no launch";
+  EXPECT_THAT(error_with(2, 0, 7), HasSubstr("tensor maps of implementation 7 of kernel 4"));
+  EXPECT_THAT(error_with(3, 1, 0), HasSubstr("no tensor map of kernel 4"));
+  EXPECT_THAT(error_with(3, 1, 100), HasSubstr("number of tensor maps is 100"));
+  EXPECT_THAT(error_with(5, 2, 100), HasSubstr("rank of a tensor map is 100"));
+  e.kernels[4].implementations[0].launch->maps.clear();
+  EXPECT_EQ(serialize(e)[16], kSectionCount - 1);
 }
 
 // A constant's record ends with where its data lies; these have offsets of one byte.

@@ -59,6 +59,15 @@ TEST(Launch, GridsEndAtWhatAGpuTakes) {
   EXPECT_EQ(status_of(grows, {0}, "division by zero"), Status::kFatal);
 }
 
+TEST(Launch, StepsFollowTheSymbols) {
+  Launch l;
+  EXPECT_EQ(steps_of(l, {}), 1);
+  l.steps = assemble_program("[a0 1 +]");
+  EXPECT_EQ(steps_of(l, std::vector<int64_t>{0}), 1);
+  EXPECT_EQ(steps_of(l, std::vector<int64_t>{6}), 7);
+  EXPECT_THROW(steps_of(l, std::vector<int64_t>{INT64_MAX}), Error);
+}
+
 // A constant, a storage, a copy and a kernel of a GPU.
 Executable on_gpu() {
   Executable e = assemble(R"ASM(

@@ -81,8 +81,8 @@ kernel "gpu" {
     1: 0
     2: 1
   }
-  native "gpu_0" template "matmul" launch ([a0 15 + 16 //], [1], [1]) block 128 shared 0
-  native "gpu_1" hash 0x7 launch ([a0 63 + 64 //], [a1 63 + 64 //], [2]) block 1024 shared 232448 aligned 8
+  native "gpu_0" template "matmul" launch ([a0 15 + 16 //], [1], [1]) block 128 shared 0 map 0 ([a1] by 16, [a0] by 8)
+  native "gpu_1" hash 0x7 launch ([a0 63 + 64 //], [a1 63 + 64 //], [2]) block 1024 shared 232448 aligned 8 steps [a1 1 +]
 }
 function "main" 1 12 {
   .origin "graph at sample.nir:1"

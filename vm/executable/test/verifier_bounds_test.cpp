@@ -238,6 +238,48 @@ TEST(VerifierBounds, KernelsAndConstants) {
             "");
 }
 
+TEST(VerifierBounds, TensorMaps) {
+  const auto after = [](const std::function<void(Launch&, TensorMap&)>& damage) {
+    return faults_after([&](Executable& e) {
+      Launch& l = *e.kernels[4].implementations[0].launch;
+      TensorMap m = l.maps.at(0);
+      damage(l, m);
+      if (!l.maps.empty()) l.maps[0] = m;
+    });
+  };
+  EXPECT_EQ(after([](Launch&, TensorMap&) {}), "");
+  EXPECT_EQ(after([](Launch& l, TensorMap& m) { l.maps.resize(Launch::kMaxMaps, m); }), "");
+  EXPECT_EQ(after([](Launch& l, TensorMap& m) { l.maps.resize(Launch::kMaxMaps + 1, m); }),
+            name_of_fault(Fault::kMapsMany));
+  EXPECT_EQ(after([](Launch& l, TensorMap&) { l.alignment = 8; }),
+            name_of_fault(Fault::kMapsAlignment));
+  EXPECT_EQ(after([](Launch& l, TensorMap&) {
+              l.alignment = 8;
+              l.maps.clear();
+            }),
+            "");
+  EXPECT_EQ(after([](Launch&, TensorMap& m) { m.argument = 1; }),
+            name_of_fault(Fault::kMapArgument));  // written
+  EXPECT_EQ(after([](Launch&, TensorMap& m) { m.argument = 2; }),
+            name_of_fault(Fault::kMapArgument));
+  EXPECT_EQ(after([](Launch&, TensorMap& m) { m.axes.clear(); }), name_of_fault(Fault::kMapRank));
+  EXPECT_EQ(after([](Launch&, TensorMap& m) { m.axes.resize(1); }), "");
+  EXPECT_EQ(after([](Launch&, TensorMap& m) { m.axes.resize(TensorMap::kMaxRank, m.axes[1]); }),
+            "");
+  EXPECT_EQ(after([](Launch&, TensorMap& m) { m.axes.resize(TensorMap::kMaxRank + 1, m.axes[1]); }),
+            name_of_fault(Fault::kMapRank));
+  for (const uint32_t box : {1u, TensorMap::kMaxBox})
+    EXPECT_EQ(after([&](Launch&, TensorMap& m) { m.axes[1].box = box; }), "");
+  for (const uint32_t box : {0u, TensorMap::kMaxBox + 1})
+    EXPECT_EQ(after([&](Launch&, TensorMap& m) { m.axes[1].box = box; }),
+              name_of_fault(Fault::kMapBox));
+  for (const uint32_t box : {8u, 16u, 32u})
+    EXPECT_EQ(after([&](Launch&, TensorMap& m) { m.axes[0].box = box; }), "");
+  for (const uint32_t box : {4u, 7u, 9u, 64u})
+    EXPECT_EQ(after([&](Launch&, TensorMap& m) { m.axes[0].box = box; }),
+              name_of_fault(Fault::kMapLine));
+}
+
 TEST(VerifierBounds, TypesAndPorts) {
   const auto type = [](int index, const std::function<void(ValueType&)>& damage) {
     return faults_after([&](Executable& e) { damage(e.types[static_cast<size_t>(index)]); });

@@ -42,6 +42,10 @@ std::string with_launch(const std::string& launch) {
          launch + " }";
 }
 
+std::string with_maps(const std::string& maps) {
+  return with_launch("([1], [1], [1]) block 32 shared 0 " + maps);
+}
+
 const Rejected kRejected[] = {
     {Fault::kNoSuchRegister, "f@0", "function \"f\" 1 1 { Move r1, r0  Ret r0 }"},
     {Fault::kNoSuchRegister, "f@0", "function \"f\" 1 1 { Ret r7 }"},
@@ -285,10 +289,32 @@ const Rejected kRejected[] = {
     {Fault::kProgramArguments, "kernel x", with_launch("([a1], [1], [1]) block 32 shared 0")},
     {Fault::kProgramArguments, "kernel x", with_launch("([1], [a1], [1]) block 32 shared 0")},
     {Fault::kProgramArguments, "kernel x", with_launch("([1], [1], [a1]) block 32 shared 0")},
+    {Fault::kProgramArguments, "kernel x",
+     with_launch("([1], [1], [1]) block 32 shared 0 steps [a1]")},
+    {Fault::kDimResults, "kernel x", with_launch("([1], [1], [1]) block 32 shared 0 steps []")},
     {Fault::kDimStackUnderflow, "kernel x", with_launch("([1], [+], [1]) block 32 shared 0")},
     {Fault::kDimResults, "kernel x", with_launch("([], [1], [1]) block 32 shared 0")},
     {Fault::kDimResultsUsed, "kernel x",
      with_launch("([1], [1], [1->2: a0 a0]) block 32 shared 0")},
+    {Fault::kMapsMany, "kernel x",
+     with_maps("map 0 ([a0] by 8) map 0 ([a0] by 8) map 0 ([a0] by 8) map 0 ([a0] by 8) "
+               "map 0 ([a0] by 8) map 0 ([a0] by 8) map 0 ([a0] by 8) map 0 ([a0] by 8) "
+               "map 0 ([a0] by 8)")},
+    {Fault::kMapsAlignment, "kernel x", with_maps("aligned 8 map 0 ([a0] by 8)")},
+    {Fault::kMapArgument, "kernel x", with_maps("map 1 ([a0] by 8)")},
+    {Fault::kMapArgument, "kernel x",
+     "kernel \"x\" { symbols s device d2 in f32 ([a0]) inout f32 ([a0]) scratch [0] "
+     "dispatch { 0: 0 } native \"n\" launch ([1], [1], [1]) block 32 shared 0 "
+     "map 1 ([a0] by 8) }"},
+    {Fault::kMapRank, "kernel x", with_maps("map 0 ()")},
+    {Fault::kMapRank, "kernel x",
+     with_maps("map 0 ([8] by 8, [1] by 1, [1] by 1, [1] by 1, [1] by 1, [a0] by 1)")},
+    {Fault::kMapBox, "kernel x", with_maps("map 0 ([8] by 8, [a0] by 0)")},
+    {Fault::kMapBox, "kernel x", with_maps("map 0 ([8] by 8, [a0] by 257)")},
+    {Fault::kMapLine, "kernel x", with_maps("map 0 ([a0] by 4)")},
+    {Fault::kMapLine, "kernel x", with_maps("map 0 ([a0] by 64)")},
+    {Fault::kProgramArguments, "kernel x", with_maps("map 0 ([a1] by 8)")},
+    {Fault::kDimStackUnderflow, "kernel x", with_maps("map 0 ([8] by 8, [+] by 1)")},
     {Fault::kNotePlace, "f", "function \"f\" 1 1 { Ret r0 .note \"behind the end\" }"},
 };
 

@@ -53,6 +53,77 @@ TEST_F(Gpu, NothingIsStartedForNothing) {
   EXPECT_EQ(driver().calls("cuLaunchKernel"), launches + 1);  // the root, whose grid is of ones
 }
 
+// y = x over n elements, of which a map describes whole rows of four.
+int boxes(const StandInLaunch& l) {
+  const int64_t n = l.symbols[0];
+  const StandInMap& m = l.maps[0];
+  const auto rows = static_cast<uint64_t>(n / 4);
+  if (rows == 0 ? m.memory != nullptr
+                : m.memory != l.pointers[0] || m.type != 7 || m.rank != 2 || m.extents[0] != 4 ||
+                      m.extents[1] != rows || m.pitches[0] != 16 || m.box[0] != 8 ||
+                      m.box[1] != 16 || m.swizzle != 1)
+    return 700;
+  const auto* x = static_cast<const float*>(l.pointers[0]);
+  auto* y = static_cast<float*>(l.pointers[1]);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+  return 0;
+}
+
+std::string boxes_kernel(const char* rows) {
+  return fmt::format(
+      "kernel \"boxes\" {{ source \"copy\" symbols n device d2 in f32 ([a0]) out f32 ([a0]) "
+      "dispatch {{ 0: 0 }} native \"boxes_0\" launch ([a0 31 + 32 //], [1], [1]) block 32 shared 0 "
+      "map 0 ([4] by 8, {} by 16) }}\n",
+      rows);
+}
+
+class TensorMapsOfKernels : public Gpu {
+ protected:
+  void SetUp() override {
+    Gpu::SetUp();
+    driver().add_kernel("boxes_0", 2, 1, boxes);
+    driver().expect_maps("boxes_0", 1);
+  }
+  // Six launches in a row.
+  exec::Executable chain(const char* rows) {
+    std::string body = "DeviceCopy r4, r0, d2\n" + allocate(5);
+    for (int i = 0; i < 3; ++i)
+      body += "InvokePacked k\"boxes\", (r4, r5)  InvokePacked k\"boxes\", (r5, r4)\n";
+    exec::Executable e = executable(body + "DeviceCopy r7, r4, d0  Ret r7\n", boxes_kernel(rows));
+    e.images.clear();
+    add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "add_0 root_0 root_1 boxes_0");
+    return e;
+  }
+  static int encoded() { return driver().calls("cuTensorMapEncodeTiled"); }
+};
+
+// Launched one by one, and as a graph from the third time on.
+TEST_F(TensorMapsOfKernels, AreEncodedForWhatIsNewAndKept) {
+  load(chain("[a0 4 //]"));
+  for (const size_t n : {8, 9, 3, 64}) {
+    std::vector<float> x(n);
+    for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i + 1);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(floats(x), x) << n;
+    const int before = encoded(), graphs = driver().calls("cuGraphLaunch");
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(floats(x), x) << n;
+    EXPECT_EQ(encoded(), before) << n;
+    EXPECT_GT(driver().calls("cuGraphLaunch"), graphs) << n;
+  }
+  EXPECT_GT(encoded(), 0);
+}
+
+TEST_F(TensorMapsOfKernels, DescribeNoMoreThanTheirTensorHas) {
+  load(chain("[a0]"));
+  EXPECT_EQ(floats({}), std::vector<float>());
+  try {
+    floats({1, 2, 3, 4, 5, 6, 7, 8});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status(), Status::kFatal);
+    EXPECT_THAT(e.what(), HasSubstr("the tensor map of its tensor 0 describes 4 x 8 elements"));
+  }
+}
+
 TEST_F(Gpu, ConstantsLieThere) {
   load(executable("DeviceCopy r4, r0, d2  LoadConst r5, c\"w\"\n" + allocate(6) +
                   "InvokePacked k\"add\", (r4, r5, r6)  DeviceCopy r7, r6, d0  Ret r7\n"));

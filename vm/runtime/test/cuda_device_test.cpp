@@ -200,6 +200,12 @@ TEST_F(Cuda, CodeOfMoreParametersIsRefused) {
   EXPECT_NE(module.find("twice", 0, 5), nullptr);
   EXPECT_THAT(error_of([&] { module.find("twice", 0, 4); }, Status::kCorrupt),
               AllOf(HasSubstr("model.nimble"), HasSubstr("twice has other parameters")));
+  driver().expect_maps("twice", 1);
+  EXPECT_NE(module.find("twice", 0, 5, 1), nullptr);
+  EXPECT_THAT(error_of([&] { module.find("twice", 0, 5); }, Status::kCorrupt),
+              HasSubstr("twice has other parameters"));
+  EXPECT_THAT(error_of([&] { module.find("twice", 0, 6); }, Status::kCorrupt),
+              HasSubstr("twice has other parameters"));
 }
 
 // A driver that tells no parameters: what a trusted file says of its code counts. There are no

@@ -152,6 +152,7 @@ TEST_F(ToolsTest, InspectShowsHowKernelsOfGpusAreLaunched) {
   EXPECT_EQ(launch["threads"], 256);
   EXPECT_EQ(launch["shared_bytes"], 4096);
   EXPECT_EQ(launch["alignment"], 4);
+  EXPECT_TRUE(launch["steps"].is_null());
   EXPECT_EQ(
       nlohmann::json::parse(run(inspect + " --format json").out)["summary"]["images"][0]["device"],
       "cuda");

@@ -62,6 +62,7 @@ void reset() {
   s.devices = 1;
   s.capability = 90;
   s.tick = 1;
+  s.resident = 1;
   s.calls.reset();
 }
 void set(int version, int devices, int capability) {
@@ -71,7 +72,16 @@ void set(int version, int devices, int capability) {
   s.capability = capability;
 }
 void add_kernel(const char* name, int pointers, int symbols, StandInKernel kernel) {
-  state().kernels[name] = {pointers, symbols, kernel};
+  state().kernels[name] = {pointers, symbols, false, kernel};
+}
+void add_stepped_kernel(const char* name, int pointers, int symbols, StandInKernel kernel) {
+  state().kernels[name] = {pointers, symbols, true, kernel};
+}
+void hold_blocks(int blocks) {
+  state().resident = blocks;
+}
+void expect_maps(const char* name, int maps) {
+  state().kernels.at(name).maps = maps;
 }
 void fail(const char* function, int nth, int result) {
   state().calls.fail(function, nth, result);
@@ -123,11 +133,14 @@ const StandInCuda* standin_cuda_table() {
   static const StandInCuda table = {{reset, fail, calls, violations, alive},
                                     set,
                                     add_kernel,
+                                    add_stepped_kernel,
+                                    hold_blocks,
                                     bytes,
                                     host_address,
                                     add_work,
                                     take,
-                                    tick};
+                                    tick,
+                                    expect_maps};
   return &table;
 }
 
@@ -178,7 +191,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   const int capability = state().capability;
   switch (attribute) {
     case 16:
-      *value = 132;
+      *value = kMultiprocessors;
       return kOk;
     case 36:  // kHz of the memory, and the bits of its bus
       *value = 2'619'000;
@@ -194,6 +207,9 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
       return kOk;
     case 76:
       *value = capability % 10;
+      return kOk;
+    case 95:
+      *value = 1;
       return kOk;
     case 97:  // of 8.0, 9.0 and 10.0; others have less
       *value = (capability == 80 ? 163 : capability >= 90 && capability <= 103 ? 227 : 99) << 10;

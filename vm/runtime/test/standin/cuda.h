@@ -8,6 +8,16 @@
 
 #include "vm/runtime/test/standin/standin.h"
 
+// A tensor map that a kernel got, as it was described.
+struct StandInMap {
+  int type;
+  unsigned rank;
+  const void* memory;  // as the host sees it; nullptr of a map of zeros
+  uint64_t extents[5], pitches[4];
+  uint32_t box[5];
+  int swizzle;
+};
+
 struct StandInLaunch {
   unsigned grid[3];
   unsigned threads, shared_bytes;
@@ -15,6 +25,10 @@ struct StandInLaunch {
   const int64_t* symbols;  // behind the pointers
   void* scratch;
   int32_t* status;
+  const StandInMap* maps;
+  // Of a kernel with steps of its whole grid.
+  int64_t first_step, end_step;
+  bool together;  // its blocks are there at once
 };
 // What a kernel of the stand-in computes, on the host; returns a result of the driver's.
 using StandInKernel = int (*)(const StandInLaunch& launch);
@@ -25,6 +39,11 @@ struct StandInCuda : StandIn {
   void (*set)(int version, int devices, int capability);
   // "*": what computes any kernel that has no name here.
   void (*add_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
+  // One with steps.
+  void (*add_stepped_kernel)(const char* name, int pointers, int symbols, StandInKernel kernel);
+  // So many blocks of it are on a multiprocessor at once, of which there are 132; 1 after the
+  // reset.
+  void (*hold_blocks)(int blocks);
   // Of what is alive, bytes of the device.
   size_t (*bytes)();
   // For stand-ins of libraries that work in the driver's streams. The host's address of these bytes
@@ -37,6 +56,8 @@ struct StandInCuda : StandIn {
   void (*take)(float milliseconds);
   // Each piece of work takes so long from now on; a millisecond after the reset.
   void (*tick)(float milliseconds);
+  // A kernel that was added takes so many tensor maps, too.
+  void (*expect_maps)(const char* name, int maps);
 };
 
 inline const StandInCuda& standin_cuda(const char* file) {

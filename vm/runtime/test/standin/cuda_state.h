@@ -21,7 +21,8 @@ namespace standin::cuda {
 
 inline constexpr int kOk = 0, kInvalidValue = 1, kNotInitialized = 3, kNoDevice = 100,
                      kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
-                     kInvalidHandle = 400, kNotFound = 500;
+                     kInvalidHandle = 400, kNotFound = 500, kTooManyBlocks = 720;
+inline constexpr int kMultiprocessors = 132;
 #ifdef NIMBLE_STANDIN_OLD
 inline constexpr int kVersion = 12000;
 #else
@@ -33,7 +34,11 @@ inline constexpr Address kDevice = Address{1} << 55;
 
 struct Kernel {
   int pointers = 0, symbols = 0;
+  bool steps = false;
   StandInKernel run = nullptr;
+  int maps = 0;
+
+  int parameters() const { return pointers + symbols + 2 + (steps ? 3 : 0); }
 };
 struct Function {
   struct Module* module = nullptr;
@@ -75,6 +80,7 @@ struct State {
   pid_t process = 0;
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;
+  int resident = 1;           // blocks on a multiprocessor
   float clock = 0, tick = 1;  // milliseconds; what each piece of work takes
   // Both as the host sees them: these are the pointers that LeakSanitizer looks for.
   std::map<uint8_t*, size_t> memory, pinned;
@@ -110,10 +116,24 @@ int drain_all();
 
 // ---- launches
 
+// What the stand-in makes of a tensor, in as many bytes as the driver does.
+struct TensorMap {
+  static constexpr uint64_t kMark = 0x70616d2d726f7365;
+  uint64_t mark = 0;
+  Address memory = 0;
+  uint64_t extents[5] = {}, pitches[4] = {};
+  uint32_t box[5] = {};
+  uint16_t type = 0;
+  uint8_t rank = 0, swizzle = 0;
+};
+static_assert(sizeof(TensorMap) <= 128);
+
 // The kernel of a name, or the one that computes any; nullptr if there is none.
 const Kernel* find_kernel(const std::string& name);
-// Checks a launch, and makes of it what the stream will do.
+// Checks a launch, and makes of it what the stream will do. `together`: its blocks may wait for
+// each other.
 int prepare_launch(Function* function, const unsigned* grid, const unsigned* block, unsigned shared,
-                   void** parameters, void** extra, Module** of, std::function<int()>* work);
+                   void** parameters, void** extra, Module** of, std::function<int()>* work,
+                   bool together = false);
 
 }  // namespace standin::cuda

@@ -32,10 +32,10 @@
 // follow from the code. FEATURE is NAME, ceil(NAME, N), mod(NAME, N), NAME * NAME or `threads`,
 // NAME a symbol of the contract, quoted if it is no plain word. A launch on a GPU is the blocks
 // along each axis, the threads of a block and the bytes of its shared memory; a map is the number
-// of a tensor, and of each axis, innermost first, its extent and the elements of a box. Operands: registers
-// r3, lists (r1, r2), integers, integer lists [1, 2], constants c0 or c"name", functions f0 or
-// f"name", kernels k0 or k"name", texts t0, targets @LABEL (a number is the instruction's index),
-// dtypes by name, devices d0.
+// of a tensor, and of each axis, innermost first, its extent and the elements of a box. Operands:
+// registers r3, lists (r1, r2), integers, integer lists [1, 2], constants c0 or c"name", functions
+// f0 or f"name", kernels k0 or k"name", texts t0, targets @LABEL (a number is the instruction's
+// index), dtypes by name, devices d0.
 #pragma once
 
 #include <cstdint>

@@ -135,9 +135,7 @@ class SharedTile {
                               kir::BufferRef signals);
   bool in_boxes() const { return map_ != nullptr; }
   // Bytes that one fill() has copied.
-  int filled_bytes() const {
-    return form_.stage() * static_cast<int>(size_of(shared_->dtype));
-  }
+  int filled_bytes() const { return form_.stage() * static_cast<int>(size_of(shared_->dtype)); }
   // Binds what copies have in common; stands once, ahead of them.
   void prepare(const Workload& w, std::vector<kir::StmtRef>& out) const;
   // Copies of step number `step` into stage `slot`; what lies beyond the matrix is zeros. Of boxes

@@ -193,10 +193,8 @@ class TilesLowering {
     }
     lhs_->set_source(p_.lhs, lhs_at, first_row_, p_.m, p_.k);
     rhs_->set_source(p_.rhs, rhs_at, first_column_, p_.n, p_.k);
-    if (lhs_boxed_)
-      maps_.push_back(lhs_->use_boxes(count_of(p_.lhs_batch), lhs_number, signals_));
-    if (rhs_boxed_)
-      maps_.push_back(rhs_->use_boxes(count_of(p_.rhs_batch), rhs_number, signals_));
+    if (lhs_boxed_) maps_.push_back(lhs_->use_boxes(count_of(p_.lhs_batch), lhs_number, signals_));
+    if (rhs_boxed_) maps_.push_back(rhs_->use_boxes(count_of(p_.rhs_batch), rhs_number, signals_));
     return out;
   }
 

@@ -47,8 +47,8 @@ exec::Launch launch_of(const kir::Function& f) {
     map.argument = static_cast<uint32_t>(
         std::find(f.arguments.begin(), f.arguments.end(), m->buffer) - f.arguments.begin());
     for (size_t axis = 0; axis < m->box.size(); ++axis)
-      map.axes.push_back({m->extents[axis].to_program(f.contract.symbols),
-                          static_cast<uint32_t>(m->box[axis])});
+      map.axes.push_back(
+          {m->extents[axis].to_program(f.contract.symbols), static_cast<uint32_t>(m->box[axis])});
   }
   return out;
 }

@@ -59,7 +59,7 @@ struct BoxCode {
 struct StmtCode {
   const Stmt* stmt = nullptr;
   std::vector<StmtCode> body;
-  int slot = -1;  // kFor, kLetIndex: the symbol; kLet: place in the frame
+  int slot = -1;          // kFor, kLetIndex: the symbol; kLet: place in the frame
   DimCode begin, extent;  // begin: a phase, too
   struct Term {
     DimCode a, b;

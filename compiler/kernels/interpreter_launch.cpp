@@ -162,9 +162,8 @@ class Block {
   void check_signals() const {
     for (const auto& [place, signal] : r_.signals)
       if (!signal.copies.empty())
-        warps_.front().fault(
-            0, fmt::format("the block ends while copies to {} are on their way",
-                           signal.copies.front().stmt->stmt->to_buffer->name));
+        warps_.front().fault(0, fmt::format("the block ends while copies to {} are on their way",
+                                            signal.copies.front().stmt->stmt->to_buffer->name));
   }
 
   // The warps of a group come to each of its products.

@@ -15,11 +15,11 @@ namespace nimble::kir {
 
 struct LaunchCell {
   static constexpr int32_t kBox = -1;  // as a writer: a copy of a box, which shows itself to all
-  uint32_t written = 0, read = 0;  // when, last; 0: never
-  int32_t writer = 0, reader = 0;  // who, in the block of that time
-  uint8_t copies = 0;              // on their way here
-  uint16_t products = 0;           // on their way that read this
-  bool read_by_others = false;     // by blocks before the last reader's
+  uint32_t written = 0, read = 0;      // when, last; 0: never
+  int32_t writer = 0, reader = 0;      // who, in the block of that time
+  uint8_t copies = 0;                  // on their way here
+  uint16_t products = 0;               // on their way that read this
+  bool read_by_others = false;         // by blocks before the last reader's
 };
 
 // Who touches: a thread by its number in the block, or several lanes of a warp.

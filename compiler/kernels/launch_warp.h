@@ -92,7 +92,7 @@ struct Launched {
   LaunchTime time;
   std::array<int64_t, 3> block{};
   int32_t status = 0;
-  std::vector<ProxyFences> fences = {};  // of the block's threads
+  std::vector<ProxyFences> fences = {};                    // of the block's threads
   std::map<std::pair<int, int64_t>, Signal> signals = {};  // of the block, by buffer and element
 };
 

@@ -186,9 +186,7 @@ class Printer {
                                  : fmt::format("across {} by {}", v.span, v.slab));
   }
 
-  static std::string signal(const Stmt& s) {
-    return access(*s.buffer, s.index, 1, std::nullopt);
-  }
+  static std::string signal(const Stmt& s) { return access(*s.buffer, s.index, 1, std::nullopt); }
 
   void block(const Stmt& s) {
     ++indent_;

@@ -32,9 +32,8 @@ std::string dot_fault(const Value& v) {
 std::string async_copy_fault(const Stmt& s) {
   const Buffer &from = *s.buffer, &to = *s.to_buffer;
   if (from.scope == Scope::kShared || to.scope != Scope::kShared)
-    return fmt::format(
-        "a copy without waiting from {} to {}; it goes from global to shared memory", from.name,
-        to.name);
+    return fmt::format("a copy without waiting from {} to {}; it goes from global to shared memory",
+                       from.name, to.name);
   if (from.dtype != to.dtype)
     return fmt::format("a copy of {} from {} to {} of {}", nimble::name_of(from.dtype), from.name,
                        to.name, nimble::name_of(to.dtype));

@@ -174,8 +174,7 @@ std::string kernel_text(const Kernel& k, size_t index, const DisassembleOptions&
       if (i.launch->alignment != Launch::kMaxAlignment)
         out += fmt::format(" aligned {}", i.launch->alignment);
       for (const TensorMap& m : i.launch->maps)
-        out += fmt::format(" map {} ({})", m.argument,
-                           joined(m.axes, [](const TensorMap::Axis& a) {
+        out += fmt::format(" map {} ({})", m.argument, joined(m.axes, [](const TensorMap::Axis& a) {
                              return fmt::format("{} by {}", postfix(a.extent), a.box);
                            }));
       if (i.launch->steps) out += " steps " + postfix(*i.launch->steps);

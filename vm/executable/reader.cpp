@@ -399,11 +399,11 @@ void get_tensor_maps(ByteReader* in, Executable* e) {
         implementation >= e->kernels[kernel].implementations.size() ||
         !e->kernels[kernel].implementations[implementation].launch ||
         !e->kernels[kernel].implementations[implementation].launch->maps.empty())
-      in->fail(fmt::format("tensor maps of implementation {} of kernel {}, which has some or no "
-                           "launch",
-                           implementation, kernel));
-    std::vector<TensorMap>& maps =
-        e->kernels[kernel].implementations[implementation].launch->maps;
+      in->fail(
+          fmt::format("tensor maps of implementation {} of kernel {}, which has some or no "
+                      "launch",
+                      implementation, kernel));
+    std::vector<TensorMap>& maps = e->kernels[kernel].implementations[implementation].launch->maps;
     maps.resize(in->count("number of tensor maps", 2, sizeof(TensorMap)));
     if (maps.empty()) in->fail(fmt::format("no tensor map of kernel {}", kernel));
     for (TensorMap& m : maps) {

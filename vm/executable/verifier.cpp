@@ -362,8 +362,7 @@ class Verifier {
       const DType t = tensors[m.argument]->dtype;
       const uint64_t size = static_cast<int>(t) < kDTypeCount ? size_of(t) : 0;
       const uint64_t line = size * m.axes[0].box;
-      if (line != 32 && line != 64 && line != 128)
-        report<Fault::kMapLine>(where, i.symbol, line);
+      if (line != 32 && line != 64 && line != 128) report<Fault::kMapLine>(where, i.symbol, line);
     }
   }
 

@@ -16,9 +16,10 @@ void CudaEmitter::signal_statement(const kir::Stmt& s) {
           "asm volatile(\"mbarrier.init.shared::cta.b64 [%0], {};\" : : \"r\"({}) : \"memory\");",
           s.count, at));
     case kir::StmtKind::kSignalArrive:
-      return line(fmt::format("asm volatile(\"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], "
-                              "{};\" : : \"r\"({}) : \"memory\");",
-                              s.count, at));
+      return line(
+          fmt::format("asm volatile(\"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], "
+                      "{};\" : : \"r\"({}) : \"memory\");",
+                      s.count, at));
     case kir::StmtKind::kSignalWait: {
       const std::string parity = bind("u32", fmt::format("(u32)({}) & 1u", dim(s.phase).text));
       const std::string over = fresh();
@@ -45,12 +46,14 @@ void CudaEmitter::tensor_copy(const kir::Stmt& s) {
     numbers += fmt::format("{}%{}", axis ? ", " : "", axis + 3);
     coordinates += fmt::format(", \"r\"((i32)({}))", dim(s.coordinates[axis]).text);
   }
-  line(fmt::format("asm volatile(\"cp.async.bulk.tensor.{}d.shared::cluster.global.tile."
-                   "mbarrier::complete_tx::bytes [%0], [%1, {{{}}}], [%2];\"",
-                   rank, numbers));
-  line(fmt::format("             : : \"r\"(shared_address({})), \"l\"((u64)&{}), "
-                   "\"r\"(shared_address({})){} : \"memory\");",
-                   to, maps_.at(s.map.get()), signal, coordinates));
+  line(
+      fmt::format("asm volatile(\"cp.async.bulk.tensor.{}d.shared::cluster.global.tile."
+                  "mbarrier::complete_tx::bytes [%0], [%1, {{{}}}], [%2];\"",
+                  rank, numbers));
+  line(
+      fmt::format("             : : \"r\"(shared_address({})), \"l\"((u64)&{}), "
+                  "\"r\"(shared_address({})){} : \"memory\");",
+                  to, maps_.at(s.map.get()), signal, coordinates));
 }
 
 }  // namespace nimble::codegen

@@ -11,9 +11,9 @@
 #include <numeric>
 
 #include "compiler/codegen/cuda/emitter.h"
+#include "compiler/kernels/group_fragments.h"
 #include "vm/base/error.h"
 #include "vm/executable/check_status.h"
-#include "compiler/kernels/group_fragments.h"
 #include "vm/executable/launch.h"
 
 namespace nimble::codegen {

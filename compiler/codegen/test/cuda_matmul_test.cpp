@@ -89,9 +89,8 @@ TEST(CudaMatmul, ProductsOfBoxesAreNotSerialized) {
   };
   // Of 770 columns the rhs is copied otherwise.
   for (const auto& [n, maps] : {std::pair("3072", 2), std::pair("770", 1)})
-    for (const Schedule& s : {Schedule{64, 64, 64, 64, 1, 4},
-                              {128, 128, 128, 64, 1, 4},
-                              {64, 64, 32, 64, 2, 3}}) {
+    for (const Schedule& s :
+         {Schedule{64, 64, 64, 64, 1, 4}, {128, 128, 128, 64, 1, 4}, {64, 64, 32, 64, 2, 3}}) {
       const kernels::Config c = {{"unit", "wgmma-tma"},
                                  {"block_rows", s.rows},
                                  {"block_columns", s.columns},

@@ -268,18 +268,14 @@ TEST_F(CudaCompile, LaunchesSayHowTheirArgumentsAreToLie) {
 // What copies boxes has its operands' maps in the file.
 TEST_F(CudaCompile, LaunchesDescribeWhatIsCopiedAsBoxes) {
   CompileOptions options = cuda_options({"sm_90a"});
-  options.knobs["gpu_matmul"] = {{"unit", "wgmma-tma"},
-                                 {"block_rows", int64_t{64}},
-                                 {"block_columns", int64_t{64}},
-                                 {"tile_rows", int64_t{64}},
-                                 {"tile_columns", int64_t{64}},
-                                 {"k_step", int64_t{32}},
-                                 {"k_split", int64_t{1}},
-                                 {"stages", int64_t{3}}};
-  const exec::Executable e = compile(
-      ir::parse_module("fn @main(%x: Tensor[(m, 96), bf16], %w: Tensor[(96, 64), bf16]) {"
-                       " let %y = matmul(%x, %w) {out = f32}; %y }"),
-      options);
+  options.knobs["gpu_matmul"] = {{"unit", "wgmma-tma"},          {"block_rows", int64_t{64}},
+                                 {"block_columns", int64_t{64}}, {"tile_rows", int64_t{64}},
+                                 {"tile_columns", int64_t{64}},  {"k_step", int64_t{32}},
+                                 {"k_split", int64_t{1}},        {"stages", int64_t{3}}};
+  const exec::Executable e =
+      compile(ir::parse_module("fn @main(%x: Tensor[(m, 96), bf16], %w: Tensor[(96, 64), bf16]) {"
+                               " let %y = matmul(%x, %w) {out = f32}; %y }"),
+              options);
   const exec::Executable again = exec::deserialize(exec::serialize(e));
   exec::verify(again, "read back");
   size_t launches = 0;

@@ -24,8 +24,7 @@ bool comes_in_boxes(const Workload& w, const Product& p, const Schedule& s,
 }
 
 // Axes of the operand, innermost first: along lines, from line to line, from matrix to matrix.
-kir::TensorMapRef SharedTile::use_boxes(const Dim& matrices, const Dim& matrix,
-                                        BufferRef signals) {
+kir::TensorMapRef SharedTile::use_boxes(const Dim& matrices, const Dim& matrix, BufferRef signals) {
   kir::TensorMap m;
   m.name = name_ + "map";
   m.buffer = global_;
@@ -48,9 +47,9 @@ StmtRef SharedTile::fill_boxes(const Dim& slot, const Dim& step) const {
   for (int line = 0; line < form_.inner() / form_.span; ++line) {
     std::vector<Dim> coordinates = {inner + line * form_.span, outer};
     if (map_->box.size() > 2) coordinates.push_back(matrix_number_);
-    all.push_back(kb::tensor_copy(
-        shared_, base_ + slot * form_.stage() + line * form_.outer() * form_.span, map_,
-        std::move(coordinates), signals_, slot));
+    all.push_back(kb::tensor_copy(shared_,
+                                  base_ + slot * form_.stage() + line * form_.outer() * form_.span,
+                                  map_, std::move(coordinates), signals_, slot));
   }
   return kb::seq(std::move(all));
 }

@@ -59,8 +59,8 @@ int swizzled_place(int size, int line_bytes, int l, int p) {
 
 void check_box(const Boxes& b) {
   const int size = static_cast<int>(size_of(b.type)), line_bytes = b.box[0] * size;
-  SCOPED_TRACE(::testing::Message() << nimble::name_of(b.type) << " in lines of " << line_bytes
-                                    << " at " << b.at[0]);
+  SCOPED_TRACE(::testing::Message()
+               << nimble::name_of(b.type) << " in lines of " << line_bytes << " at " << b.at[0]);
   constexpr int kThreads = 32;
   int all = 1, of_box = 1;
   std::vector<Dim> extents, coordinates;
@@ -78,13 +78,12 @@ void check_box(const Boxes& b) {
   const TensorMapRef map = map_of(x, extents, b.box);
   k.function().maps = {map};
   const Dim place = thread + Dim::symbol("i") * kThreads;
-  const Function f = k.body(
-      {by_first({signal_init(signals, 0, 1), proxy_fence()}), meet(),
-       by_first({signal_arrive(signals, 0, of_box * size),
-                 tensor_copy(s, 0, map, coordinates, signals, 0)}),
-       signal_wait(signals, 0, 0),
-       loop(LoopKind::kSerial, "i", 0, (of_box + kThreads - 1) / kThreads,
-            if_then(lt(place, of_box), store(y, place, load(s, place))))});
+  const Function f = k.body({by_first({signal_init(signals, 0, 1), proxy_fence()}), meet(),
+                             by_first({signal_arrive(signals, 0, of_box * size),
+                                       tensor_copy(s, 0, map, coordinates, signals, 0)}),
+                             signal_wait(signals, 0, 0),
+                             loop(LoopKind::kSerial, "i", 0, (of_box + kThreads - 1) / kThreads,
+                                  if_then(lt(place, of_box), store(y, place, load(s, place))))});
   ASSERT_EQ(verify(f), "");
   ASSERT_EQ(verify(unroll(f)), "");
 
@@ -105,8 +104,7 @@ void check_box(const Boxes& b) {
       from += c * step;
       step *= b.extents[axis];
     }
-    const int to =
-        swizzled_place(size, line_bytes, i / line_elements, i % line_elements) * size;
+    const int to = swizzled_place(size, line_bytes, i / line_elements, i % line_elements) * size;
     if (inside) std::memset(&expected[static_cast<size_t>(to)], value(from), size_of(b.type));
   }
   EXPECT_EQ(result_of(f, {in, bytes_of(out)}), 0);
@@ -119,8 +117,7 @@ TEST(LaunchSignal, BoxesComeSwizzledAndWithZerosAround) {
       const int size = static_cast<int>(size_of(type)), span = line / size, piece = 16 / size;
       const int wide = span + piece, rows = 19;
       for (const int x : {0, -3, 1, wide - 1, wide + 5})
-        for (const int y : {0, -9, 7, 18, 40})
-          check_box({type, {wide, rows}, {span, 16}, {x, y}});
+        for (const int y : {0, -9, 7, 18, 40}) check_box({type, {wide, rows}, {span, 16}, {x, y}});
       check_box({type, {wide}, {span}, {1}});
       check_box({type, {wide, 5, 3}, {span, 8, 2}, {piece, 1, 1}});
       check_box({type, {wide, 5, 3, 2}, {span, 4, 2, 2}, {0, -1, 2, 1}});
@@ -194,8 +191,7 @@ class LaunchSignalRules : public ::testing::Test {
       ArgumentMemory in(sizeof(uint16_t) * 16 * 16);
       std::vector<uint16_t> out(64);
       try {
-        all.push_back("status " +
-                      std::to_string(result_of(f, {in, bytes_of(out)}, {}, order)));
+        all.push_back("status " + std::to_string(result_of(f, {in, bytes_of(out)}, {}, order)));
       } catch (const Error& e) {
         all.emplace_back(e.what());
       }
@@ -254,8 +250,7 @@ TEST_F(LaunchSignalRules, SignalsAreShownAheadOfABarrier) {
   const std::string fault = "which its maker has not shown ahead of a barrier";
   EXPECT_THAT(run({by_first({init()}), meet(), fetch(), wait()}), HasSubstr(fault));
   EXPECT_THAT(run({by_first({proxy_fence(), init()}), meet(), fetch(), wait()}), HasSubstr(fault));
-  EXPECT_THAT(run({by_first({init(), proxy_fence(), arrive(), copy()}), wait()}),
-              HasSubstr(fault));
+  EXPECT_THAT(run({by_first({init(), proxy_fence(), arrive(), copy()}), wait()}), HasSubstr(fault));
   EXPECT_THAT(run({fetch(), wait()}), HasSubstr("which nobody has made"));
   EXPECT_THAT(run({made(), by_first({init()})}), HasSubstr("is made twice"));
   EXPECT_THAT(run({by_first({signal_init(signals, 2, 1)})}), HasSubstr("which is not there"));
@@ -334,15 +329,14 @@ TEST(LaunchSignal, TensorsWithoutElementsHaveNoBoxes) {
   KernelBuilder k("k");
   const Dim n = k.symbol("n");
   k.launch(32);
-  const BufferRef x = k.in("x", DType::kU16, n * 16, 64),
-                  s = k.shared("s", DType::kU16, 128, 256),
+  const BufferRef x = k.in("x", DType::kU16, n * 16, 64), s = k.shared("s", DType::kU16, 128, 256),
                   signals = k.shared("signals", DType::kU64, 1);
   const TensorMapRef map = map_of(x, {16, n}, {16, 8});
   k.function().maps = {map};
-  const Function f = k.body({by_first({signal_init(signals, 0, 1), proxy_fence()}), meet(),
-                             by_first({signal_arrive(signals, 0, 256),
-                                       tensor_copy(s, 0, map, {0, 0}, signals, 0)}),
-                             signal_wait(signals, 0, 0)});
+  const Function f = k.body(
+      {by_first({signal_init(signals, 0, 1), proxy_fence()}), meet(),
+       by_first({signal_arrive(signals, 0, 256), tensor_copy(s, 0, map, {0, 0}, signals, 0)}),
+       signal_wait(signals, 0, 0)});
   ASSERT_EQ(verify(f), "");
   ArgumentMemory in(64);
   EXPECT_EQ(result_of(f, {in}, {2}), 0);

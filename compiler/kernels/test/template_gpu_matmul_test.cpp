@@ -291,8 +291,7 @@ TEST_F(GpuMatmulTest, BoxesAreOfferedForRowsThatTheEngineReads) {
   for (const auto& [w, offered] :
        {std::pair(of("768", "3072"), true), std::pair(of("768", "30"), true),
         std::pair(of("770", "3072"), true), std::pair(of("770", "30"), false),
-        std::pair(of("k", "n"), false),
-        std::pair(form_of(kForms[0], "m", "768", "3072"), false)}) {
+        std::pair(of("k", "n"), false), std::pair(form_of(kForms[0], "m", "768", "3072"), false)}) {
     SCOPED_TRACE(w.key);
     EXPECT_EQ(is_offered(w, target_), offered);
     EXPECT_EQ(t.valid(w, boxed(schedule), target_), offered);

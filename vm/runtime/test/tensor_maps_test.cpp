@@ -78,8 +78,7 @@ TEST_F(TensorMapsTest, AreEncodedOnceForAnAddressExtentsAndBoxes) {
 TEST_F(TensorMapsTest, TheLatestAreKept) {
   maps_->find(rows(8, 1));
   maps_->find(rows(8, 2));
-  for (size_t i = 2; i < TensorMaps::kKept; ++i)
-    maps_->find(rows(8, static_cast<int64_t>(i) + 1));
+  for (size_t i = 2; i < TensorMaps::kKept; ++i) maps_->find(rows(8, static_cast<int64_t>(i) + 1));
   EXPECT_EQ(maps_->kept(), TensorMaps::kKept);
   maps_->find(rows(8, 1));  // the second one is the oldest now
   const int before = encoded();

@@ -6,8 +6,8 @@
 // subexpressions, moving invariants out of loops, scheduling and registers.
 //
 // Buffers never overlap, which arguments say (__restrict__), so that those that are only read come
-// through the read-only cache. Those that blocks write for each other between steps of the grid do
-// not say it: a compiler takes it that a barrier leaves such memory as it was.
+// through the read-only cache. In a function with steps of the grid they do not say it: a compiler
+// takes it that a barrier leaves such memory as it was.
 #include <numeric>
 
 #include "compiler/codegen/cuda/emitter.h"
@@ -71,13 +71,15 @@ void CudaEmitter::signature() {
   const auto add = [&](const std::string& p) {
     parameters += (parameters.empty() ? "" : ", ") + p;
   };
-  // What blocks hand each other between steps changes behind a pointer that nobody else has.
+  // What blocks hand each other between steps changes behind a pointer that nobody else has. Those
+  // that are only read are not told apart either: of a load from one of two, NVRTC makes one load
+  // through the read-only cache, which sees nothing of other blocks.
   const bool steps = kir::steps_of(f_) != nullptr;
   const char* own = steps ? "" : "__restrict__ ";
   for (const kir::BufferRef& b : f_.arguments) {
     places_[b.get()] = identifier(b->name);
-    add(fmt::format("{}{}* {}{}", b->writable ? "" : "const ", cuda_memory_type(b->dtype),
-                    b->writable ? own : "__restrict__ ", places_[b.get()]));
+    add(fmt::format("{}{}* {}{}", b->writable ? "" : "const ", cuda_memory_type(b->dtype), own,
+                    places_[b.get()]));
   }
   std::vector<std::string> symbols;
   for (const std::string& s : f_.contract.symbols) {

@@ -227,6 +227,24 @@ void expect_refused(const Make& make, const std::string& why) {
   }
 }
 
+// Blocks meet between two steps of one launch. A load from one of two pointers must not go through
+// the read-only cache, which sees nothing of other blocks, so none says that it is its own.
+TEST(CudaSource, BlocksMeetBetweenSteps) {
+  KernelBuilder k("steps");
+  const Dim n = k.symbol("n"), t = Dim::symbol("t");
+  const BufferRef x = k.in("x", DType::kF32, 32), y = k.out("y", DType::kF32, n * 32);
+  k.launch(32);
+  const Function f =
+      k.body({loop(LoopKind::kSteps, "t", 0, n,
+                   if_then(eq(t, 0), store(y, kThread, load(x, kThread)),
+                           store(y, t * 32 + kThread, load(y, (t - 1) * 32 + kThread))))});
+  const std::string body = body_of(f);
+  EXPECT_THAT(body, HasSubstr("i64 first_step, i64 end_step, u32* arrived"));
+  EXPECT_EQ(count(body, "meet_grid(arrived);"), 1u);
+  EXPECT_THAT(body, Not(HasSubstr("__restrict__")));
+  EXPECT_THAT(body_of(copy(1, 1, true)), Not(HasSubstr("arrived")));
+}
+
 TEST(CudaSource, RefusesWhatAGpuLacks) {
   KernelBuilder cpu("cpu");
   const BufferRef y = cpu.out("y", DType::kF32, 64);

@@ -216,30 +216,27 @@ class Planned final : public DeviceCall {
 
   uint64_t workspace_bytes() const override { return found_.workspace_bytes; }
 
-  void start(std::span<const LibraryTensor> tensors, void* workspace) const override {
+  void start(std::span<void* const> data, void* workspace, cuda::Stream stream) const override {
     const cublaslt::Library& l = context_->library();
-    const auto data = [&](int32_t tensor) { return tensors[static_cast<size_t>(tensor)].data; };
-    void* const y = data(static_cast<int32_t>(call_.y));
-    const void* const added = p_.added >= 0 ? data(p_.added) : y;
+    const auto of = [&](int32_t tensor) { return data[static_cast<size_t>(tensor)]; };
+    void* const y = data[call_.y];
+    const void* const added = p_.added >= 0 ? of(p_.added) : y;
     const float beta = p_.added >= 0 ? 1 : 0;
     // The bias is told by way of the descriptor, which another session may want, too.
     const std::lock_guard guard(lock_);
     if (p_.bias >= 0) {
-      const void* const bias = data(p_.bias);
+      const void* const bias = of(p_.bias);
       set(product_, c::kBiasPointer, bias);
     }
-    l.check(l.cublasLtMatmul(context_->handle(), product_.get(), &p_.alpha, data(at(call_.w)),
-                             w_.get(), data(at(call_.x)), x_.get(), &beta, added, y_.get(), y,
-                             y_.get(), &found_.algorithm, workspace, found_.workspace_bytes,
-                             context_->device().stream()),
+    l.check(l.cublasLtMatmul(context_->handle(), product_.get(), &p_.alpha, data[call_.w], w_.get(),
+                             data[call_.x], x_.get(), &beta, added, y_.get(), y, y_.get(),
+                             &found_.algorithm, workspace, found_.workspace_bytes, stream),
             "cublasLtMatmul");
   }
 
  private:
   using ProductHandle = Owned<c::Product>;
   using Layout = Owned<c::Layout>;
-
-  static int32_t at(uint32_t tensor) { return static_cast<int32_t>(tensor); }
 
   template <class T>
   void set(const ProductHandle& to, int attribute, const T& value) const {

@@ -136,6 +136,7 @@ class Planned final : public DeviceCall {
   Planned(std::shared_ptr<const Context> context, const VendorCall& call, const Convolution& p)
       : context_(std::move(context)), x_(call.x), w_(call.w), y_(call.y), p_(p) {
     const std::lock_guard guard(context_->lock());
+    context_->use(context_->device().stream());  // not one that another thread captures now
     try {
       make_graph();
       for (const int rules : {c::kByRules, c::kFallback})
@@ -162,18 +163,19 @@ class Planned final : public DeviceCall {
 
   uint64_t workspace_bytes() const override { return workspace_; }
 
-  void start(std::span<const LibraryTensor> tensors, void* workspace) const override {
+  void start(std::span<void* const> data, void* workspace, cuda::Stream stream) const override {
     const cudnn::Library& l = context_->library();
     std::vector<int64_t> ids = {kX, kW, kY};
-    std::vector<void*> pointers = {tensors[x_].data, tensors[w_].data, tensors[y_].data};
+    std::vector<void*> pointers = {data[x_], data[w_], data[y_]};
     const auto add = [&](int32_t tensor, Id id) {
       if (tensor < 0) return;
       ids.push_back(id);
-      pointers.push_back(tensors[static_cast<size_t>(tensor)].data);
+      pointers.push_back(data[static_cast<size_t>(tensor)]);
     };
     add(p_.bias, kBias);
     add(p_.added, kAdded);
     const std::lock_guard guard(context_->lock());
+    context_->use(stream);
     Descriptor pack(*context_, c::kPack);
     pack.set(c::kPackIds, c::kInt64, ids);
     pack.set(c::kPackPointers, c::kPointer, pointers);

@@ -38,7 +38,7 @@ Context::Context(const Library& library, CudaDevice& device) : library_(library)
   device.enter_quietly();
   library.check(library.cudnnCreate(&handle_), "cudnnCreate");
   try {
-    library.check(library.cudnnSetStream(handle_, device.stream()), "cudnnSetStream");
+    use(device.stream());
   } catch (...) {
     library.cudnnDestroy(handle_);
     throw;
@@ -48,6 +48,13 @@ Context::Context(const Library& library, CudaDevice& device) : library_(library)
 Context::~Context() {
   // Sessions have waited for what they started with it.
   if (device_.reenter()) library_.cudnnDestroy(handle_);
+}
+
+void Context::use(cuda::Stream stream) const {
+  if (stream == stream_) return;
+  stream_ = nullptr;
+  library_.check(library_.cudnnSetStream(handle_, stream), "cudnnSetStream");
+  stream_ = stream;
 }
 
 std::shared_ptr<const Context> context_of(const Library& library, CudaDevice& device) {

@@ -100,8 +100,8 @@ class Library : public GpuLibrary {
 // the toolkit. Looked for once.
 const Library& library();
 
-// The library's state on a device, which all routines there share, on the device's stream. Its
-// handle is one thread's at a time.
+// The library's state on a device, which all routines there share. Its handle is one thread's at a
+// time.
 class Context {
  public:
   // Error as Library::check.
@@ -114,12 +114,16 @@ class Context {
   c::Handle handle() const { return handle_; }
   // To be held while the handle, or a descriptor that was made with it, is used.
   std::mutex& lock() const { return lock_; }
+  // What is executed next is started on this stream, of the device's and as old as it. The lock is
+  // held.
+  void use(cuda::Stream stream) const;
 
  private:
   const Library& library_;
   CudaDevice& device_;
   c::Handle handle_ = nullptr;
   mutable std::mutex lock_;  // a forked child has no use of the device, and never takes it
+  mutable cuda::Stream stream_ = nullptr;  // the handle's; nullptr: nobody knows
 };
 // Of this device, made where nobody holds one.
 std::shared_ptr<const Context> context_of(const Library& library, CudaDevice& device);

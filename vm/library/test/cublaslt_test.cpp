@@ -376,8 +376,7 @@ TEST_F(CublasLt, AnyCallMayFail) {
           std::string why;
           const auto ready = routine_->find(tensors(), &why);
           if (ready) {
-            device_->enter();
-            ready->start(tensors(), nullptr);
+            start(*ready);
             done = true;
           }
           said = why;

@@ -236,8 +236,7 @@ TEST_F(Cudnn, NansAreKept) {
   std::string why;
   const auto ready = routine_->find(tensors(), &why);
   ASSERT_TRUE(ready) << why;
-  device_->enter();
-  ready->start(tensors(), nullptr);
+  start(*ready);
   const std::vector<float> y = read(operands_.back());
   for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i == 4) << i;
 }
@@ -300,7 +299,8 @@ TEST_F(Cudnn, ResultsWithoutElementsTakeNothing) {
     std::string why;
     const auto ready = routine_->find(tensors(), &why);
     ASSERT_TRUE(ready) << why;
-    ready->start(tensors(), nullptr);
+    EXPECT_TRUE(ready->empty());
+    start(*ready);
     clear();
   }
   EXPECT_EQ(library().calls("cudnnBackendExecute"), 0);
@@ -401,8 +401,7 @@ TEST_F(Cudnn, AnyCallMayFail) {
           std::string why;
           const auto ready = routine_->find(tensors(), &why);
           if (ready) {
-            device_->enter();
-            ready->start(tensors(), nullptr);
+            start(*ready);
             done = true;
           }
           said = why;

@@ -153,6 +153,13 @@ class GpuRoutine : public ::testing::Test {
     EXPECT_EQ(routine_->find(tensors(), &why), nullptr);
     return why;
   }
+  // Starts it in the device's order.
+  void start(const DeviceCall& call, void* space = nullptr) {
+    std::vector<void*> data;
+    for (const Operand& o : operands_) data.push_back(o.data());
+    device_->enter();
+    call.start(data, space, device_->stream());
+  }
   // Starts it and compares the result with loops.
   void expect_right(const exec::VendorCall& c) {
     std::string why;
@@ -160,8 +167,7 @@ class GpuRoutine : public ::testing::Test {
     ASSERT_TRUE(ready) << why;
     const size_t bytes = ready->workspace_bytes();
     void* space = bytes > 0 ? device_->allocate(bytes) : nullptr;
-    device_->enter();
-    ready->start(tensors(), space);
+    start(*ready, space);
     if (space) device_->free(space, bytes);
     const std::vector<float> found = read(operands_.back()), right = expected(c);
     ASSERT_EQ(found.size(), right.size());

@@ -125,7 +125,7 @@ struct Started {
 };
 
 int run(void* context) {
-  const std::unique_ptr<Started> s(static_cast<Started*>(context));
+  const auto* s = static_cast<const Started*>(context);
   const auto memory = [](uint64_t address, size_t bytes) {
     return standin::driver().host_of(address, bytes);
   };
@@ -366,8 +366,9 @@ int cublasLtMatmul(void* handle, void* product, const void* alpha, uint64_t at_a
            std::to_string(p.what.transpose_a ? p.a.rows : p.a.columns) + ", batch " +
            std::to_string(p.d.batch) + ", epilogue " + std::to_string(p.what.epilogue) +
            (p.beta != 0 ? ", added" : "") + "\n";
-  if (standin::driver().add_work(stream, run, started.get()) != 0) return kExecutionFailed;
-  started.release();
+  const auto drop = [](void* what) { delete static_cast<Started*>(what); };
+  if (standin::driver().add_work(stream, run, drop, started.release()) != 0)
+    return kExecutionFailed;
   return kOk;
 }
 

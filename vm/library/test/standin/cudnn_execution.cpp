@@ -1,6 +1,5 @@
 // What a graph of the stand-in for cuDNN computes, by plain loops.
 #include <cmath>
-#include <memory>
 #include <utility>
 
 #include "vm/library/test/standin/cudnn_state.h"
@@ -48,7 +47,7 @@ int64_t note_tensor(Descriptor* t, Execution* e) {
 }  // namespace
 
 int run(void* context) {
-  const std::unique_ptr<Execution> e(static_cast<Execution*>(context));
+  const auto* e = static_cast<const Execution*>(context);
   std::map<int64_t, std::vector<float>> temporary;
   const auto memory = [&](int64_t id) -> float* {
     const Shape& shape = e->shapes.at(id);

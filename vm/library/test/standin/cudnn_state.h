@@ -107,7 +107,7 @@ struct Execution {
 
 // What is to be executed of a plan and its memory, and how it is `told` to tests: a status.
 int prepare(const Descriptor& plan, const Descriptor& pack, Execution* e, std::string* told);
-// Executes it, an Execution that it takes, when the stream comes to it: a result of the driver's.
+// Executes it, an Execution, whenever the stream comes to it: a result of the driver's.
 int run(void* execution);
 
 }  // namespace standin::cudnn

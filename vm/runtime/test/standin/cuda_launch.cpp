@@ -1,6 +1,7 @@
 // Modules, functions and launches of the stand-in for NVIDIA's driver.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "vm/runtime/test/standin/assembly.h"
 #include "vm/runtime/test/standin/cuda_state.h"
@@ -141,19 +142,13 @@ int cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, un
                    unsigned by, unsigned bz, unsigned shared, Stream* stream, void** parameters,
                    void** extra) {
   ENTER();
-  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
   const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
   Module* module = nullptr;
   std::function<int()> work;
   if (const int bad =
           prepare_launch(function, grid, block, shared, parameters, extra, &module, &work))
     return bad;
-  ++module->pending;
-  stream->work.push_back([module, work] {
-    --module->pending;
-    return work();
-  });
-  return kOk;
+  return add_to_stream(stream, std::move(work), module);
 }
 
 }  // extern "C"

@@ -126,6 +126,9 @@ VendorCall read(const Json& j) {
   out.transpose_w = flag(j, "transpose_w");
   if ((out.transpose_x || out.transpose_w) && least == 1)
     corrupt("only a product of plain matrices is transposed");
+  out.tf32 = flag(j, "tf32");
+  if (out.tf32 && least == 1)
+    corrupt("only factors of a product of plain matrices are rounded to tf32");
   if (j.contains("panel")) {
     const auto panel = numbers<2>(j, "panel", 1);
     if (panel[0] > 4096 || panel[1] > 4096) corrupt("its panels are too wide");
@@ -183,6 +186,7 @@ std::string to_json(const VendorCall& c) {
             {"n", c.n}};
   if (c.transpose_x) j["transpose_x"] = true;
   if (c.transpose_w) j["transpose_w"] = true;
+  if (c.tf32) j["tf32"] = true;
   if (c.panel) j["panel"] = {c.panel->width, c.panel->group};
   if (c.image) {
     j["image"] = {{"kernel", c.image->kernel},

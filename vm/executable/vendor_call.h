@@ -7,6 +7,7 @@
 //    "k": 768, "n": 3072,                 the weights as a matrix
 //    "transpose_x": true,                 x is (…, k, m), w (…, n, k); none: (…, m, k), (…, k, n)
 //    "transpose_w": true,
+//    "tf32": true,                        factors of f32 may be rounded to TF32 (a GPU's product)
 //    "panel": [48, 1],                    constant weights in panels of so many columns, rows in
 //                                         such groups (compiler/ir/layout.h); none: row-major
 //    "image": {"kernel": [3, 3], …},      a convolution's windows; none: a product
@@ -72,6 +73,7 @@ struct VendorCall {
   // weights row-major either may be 0: then it is what their tensor says.
   int64_t k = 0, n = 0;
   bool transpose_x = false, transpose_w = false;  // of a product
+  bool tf32 = false;                              // of a product of plain f32 matrices
   std::optional<Panel> panel;
   std::optional<Image> image;
   std::vector<VendorStep> then;

@@ -4,9 +4,10 @@
 // y = x w is told as y' = w' x', A being w and B being x; what the library calls a row of D is a
 // column of y, and its bias is ours.
 //
-// f32 is multiplied and summed in f32 (no TF32), bf16 summed in f32: where k is shared out, parts
-// are added in the type of the sums. Of all extents, and of the multiples at which the tensors lie,
-// the library chooses an algorithm by its own rules; that is kept with the descriptors.
+// f32 is multiplied and summed in f32 (no TF32, unless the call says that factors may be rounded
+// so), bf16 summed in f32: where k is shared out, parts are added in the type of the sums. Of all
+// extents, and of the multiples at which the tensors lie, the library chooses an algorithm by its
+// own rules; that is kept with the descriptors.
 #include <algorithm>
 #include <array>
 #include <mutex>
@@ -249,7 +250,8 @@ class Planned final : public DeviceCall {
     using Activation = VendorEpilogue::Activation;
     const cublaslt::Library& l = context_->library();
     c::Product made = nullptr;
-    l.check(l.cublasLtMatmulDescCreate(&made, c::kComputeF32, c::data_type(DType::kF32)),
+    const int compute = call_.tf32 ? c::kComputeTf32 : c::kComputeF32;
+    l.check(l.cublasLtMatmulDescCreate(&made, compute, c::data_type(DType::kF32)),
             "cublasLtMatmulDescCreate");
     ProductHandle product(context_->device(), made, l.cublasLtMatmulDescDestroy);
     set(product, c::kTransposeA, p_.transpose_w ? c::kTransposed : c::kPlain);
@@ -326,6 +328,7 @@ class Planned final : public DeviceCall {
 // What of a call the library does not compute.
 std::string fault_of(const GpuCall& told, DType x, DType w, DType y) {
   if (told.call.panel || told.call.image) return "it takes plain matrices";
+  if (told.call.tf32 && x != DType::kF32) return "only factors of f32 are rounded to tf32";
   return exec::fault_of_gpu_types(x, w, y);
 }
 

@@ -1,9 +1,10 @@
 #include "vm/library/cudnn_binding.h"
 
+#include "vm/executable/vendor_routines.h"
+
 namespace nimble::rt::cudnn {
 namespace {
 
-constexpr const char* kVariable = "NIMBLE_CUDNN";
 constexpr const char* kFiles[] = {"libcudnn.so.9"};
 constexpr size_t kMajor = 9;
 
@@ -31,7 +32,8 @@ void Library::fail(c::Status status, const char* call) const {
 }
 
 const Library& library() {
-  return library_of<Library>(kVariable, kFiles);
+  static const std::string variable = exec::variable_of_library("cudnn");
+  return library_of<Library>(variable.c_str(), kFiles);
 }
 
 Context::Context(const Library& library, CudaDevice& device) : library_(library), device_(device) {

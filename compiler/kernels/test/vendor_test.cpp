@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <tuple>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
@@ -308,6 +309,26 @@ fn @main(%x: Tensor[(64, n), f32], %w: Tensor[(64, 32), f32]) {
 })"));
   ASSERT_TRUE(turned);
   EXPECT_TRUE(turned->transpose_x);
+}
+
+// Factors of f32 are rounded where the product says that they may be, and nowhere else.
+TEST(GpuVendor, IsToldOfFactorsThatMayBeRounded) {
+  const auto told = [](const std::string& type, const std::string& attrs) {
+    return gpu_call_of(
+        workload(fmt::format("fn @main(%x: Tensor[(n, 24), {0}], "
+                             "%w: Tensor[(24, 40), {0}]) {{\n"
+                             "  let %y = matmul(%x, %w){1};\n  %y\n}}\n",
+                             type, attrs)));
+  };
+  for (const auto& [type, attrs, tf32] : {std::tuple("f32", "", false),
+                                          {"f32", " {tf32 = false}", false},
+                                          {"f32", " {tf32 = true}", true},
+                                          {"bf16", " {tf32 = true}", false}}) {
+    const auto call = told(type, attrs);
+    ASSERT_TRUE(call) << type << attrs;
+    EXPECT_EQ(call->tf32, tf32) << type << attrs;
+    EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+  }
 }
 
 TEST(GpuVendor, IsToldOfConvolutions) {

@@ -148,6 +148,14 @@ VendorCall read(const Json& j) {
       corrupt("its windows and groups do not divide its weights");
     out.image = image;
   }
+  if (const auto it = j.find("attention"); it != j.end()) {
+    if (!it->is_object()) corrupt("attention is no object");
+    if (least == 1 || out.k != 0 || out.n != 0 || out.transpose_x || out.transpose_w || out.tf32 ||
+        j.contains("then"))
+      corrupt("attention is neither a product nor a convolution, and nothing follows it");
+    out.attention = VendorCall::Attention{static_cast<uint32_t>(number(*it, "v", 0, UINT16_MAX)),
+                                          number(*it, "heads", 1, kLargest), real(*it, "scale")};
+  }
   if (const auto it = j.find("then"); it != j.end()) {
     if (!it->is_array() || it->size() > kMostSteps) corrupt("then is no list of a few steps");
     for (const Json& step : *it) out.then.push_back(step_of(step));
@@ -196,6 +204,9 @@ std::string to_json(const VendorCall& c) {
                   {"groups", c.image->groups}};
     if (c.image->channels_first) j["image"]["channels_first"] = true;
   }
+  if (c.attention)
+    j["attention"] = {
+        {"v", c.attention->v}, {"heads", c.attention->heads}, {"scale", c.attention->scale}};
   for (const VendorStep& s : c.then) {
     Json step = {{"op", name_of(s.op)}};
     if (has_operand(s.op)) step["tensor"] = s.tensor;

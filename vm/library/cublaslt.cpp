@@ -327,7 +327,7 @@ class Planned final : public DeviceCall {
 
 // What of a call the library does not compute.
 std::string fault_of(const GpuCall& told, DType x, DType w, DType y) {
-  if (told.call.panel || told.call.image) return "it takes plain matrices";
+  if (told.call.panel || told.call.image || told.call.attention) return "it takes plain matrices";
   if (told.call.tf32 && x != DType::kF32) return "only factors of f32 are rounded to tf32";
   return exec::fault_of_gpu_types(x, w, y);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 #include <tuple>
+#include <vector>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
@@ -364,6 +365,35 @@ fn @main(%x: Tensor[(b, 8, 9, 7), {0}], %f: Tensor[(20, 4, 3, 3), {0}], %b: Tens
   EXPECT_THAT(with("add(%y, %r)"), HasSubstr("to each channel"));
   EXPECT_THAT(with("gelu_tanh(%y)"), HasSubstr("no gelu"));
   EXPECT_THAT(with("mul(%y, 0.5f32)"), HasSubstr("factor"));
+}
+
+Workload gpu_attention(const std::string& type, const std::string& mask = "",
+                       const std::string& rest = "", const std::string& result = "y") {
+  return workload(fmt::format(R"(
+fn @main(%q: Tensor[(b, n, 96), {0}], %k: Tensor[(b, m, 96), {0}], %v: Tensor[(b, m, 48), {0}],
+         %mask: Tensor[(b, 1, 1, m), {0}]) {{
+  let %y = attention(%q, %k, %v{1}) {{heads = 6, scale = 0.25}};
+{2}  %{3}
+}}
+)",
+                              type, mask, rest, result));
+}
+
+TEST(GpuVendor, IsToldOfAttention) {
+  for (const char* type : {"f16", "bf16"}) {
+    const auto call = gpu_call_of(gpu_attention(type));
+    ASSERT_TRUE(call) << type;
+    EXPECT_EQ(call->routine, "cudnn.attention");
+    ASSERT_TRUE(call->attention);
+    EXPECT_EQ(call->attention->heads, 6);
+    EXPECT_EQ(call->attention->scale, 0.25F);
+    EXPECT_EQ((std::vector<uint32_t>{call->x, call->w, call->attention->v}),
+              (std::vector<uint32_t>{0, 1, 2}));
+    EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+  }
+  EXPECT_THAT(gpu_why_not(gpu_attention("f32")), HasSubstr("attends in f16 and bf16"));
+  EXPECT_THAT(gpu_why_not(gpu_attention("bf16", ", %mask")), HasSubstr("takes no mask"));
+  EXPECT_NE(gpu_why_not(gpu_attention("bf16", "", "  let %z = relu(%y);\n", "z")), "it is one");
 }
 
 TEST(GpuVendor, RoundsWhereOursDo) {

@@ -42,6 +42,20 @@ TEST(VendorCall, IsReadAsItWasWritten) {
   rounded.panel.reset();
   rounded.tf32 = true;
   EXPECT_EQ(vendor_call_of(to_json(rounded)), rounded);
+  VendorCall attention = plain;
+  attention.panel.reset();
+  attention.k = attention.n = 0;
+  attention.attention = VendorCall::Attention{3, 12, 0.125F};
+  EXPECT_EQ(vendor_call_of(to_json(attention)), attention);
+  // It is nothing else, and nothing follows.
+  for (const auto& change : std::vector<void (*)(VendorCall&)>{
+           [](VendorCall& c) { c.k = 8; }, [](VendorCall& c) { c.transpose_w = true; },
+           [](VendorCall& c) { c.tf32 = true; }, [](VendorCall& c) { c.attention->heads = 0; },
+           [](VendorCall& c) { c.then = {{VendorOp::kRelu}}; }}) {
+    VendorCall bad = attention;
+    change(bad);
+    EXPECT_THROW(vendor_call_of(to_json(bad)), Error) << to_json(bad);
+  }
   for (int i = 0; i < kVendorOps; ++i) {
     const auto op = static_cast<VendorOp>(i);
     VendorCall one = plain;

@@ -47,6 +47,9 @@ void GpuLaunches::prepare(CudaDevice& device) {
   size_t parameters = 0;
   for (const PreparedKernel& k : kernels_)
     if (k.launches) parameters = std::max(parameters, launch_parameters(k));
+  // A library's call has its tensors and a workspace.
+  for (const PreparedKernel& k : kernels_)
+    if (k.launches) parameters = std::max(parameters, size_t{k.tensors} + 1);
   words_ = std::make_unique<LaunchWords>(parameters);
   stretches_ = std::make_unique<GpuStretches>(device);
   cells_ = std::make_unique<PinnedMemory>(device, kernels_.size() * sizeof(int32_t));

@@ -58,6 +58,7 @@ void LaunchWords::set(const DeviceCall& call, std::span<void* const> data, void*
   words_[1] = words_[2] = 0;
   words_[3] = pair_of(0, data.size() + 1);
   count_ = kHead + data.size() + 1;
+  NIMBLE_CHECK(count_ <= words_.size(), "{} tensors", data.size());
   uint64_t* word = parameters();
   for (void* address : data) *word++ = reinterpret_cast<uintptr_t>(address);
   *word = reinterpret_cast<uintptr_t>(workspace);

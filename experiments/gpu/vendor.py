@@ -36,14 +36,15 @@ def kernels():
     products = [(768, 2304, ""), (768, 3072, "gelu_tanh"), (768, 3072, "relu"),
                 (3072, 768, "residual")]
     found = [candidates.product(k, n, follow, dtype)
-             for dtype in ("f32", "bf16") for k, n, follow in products]
+             for dtype in ("f32", "tf32", "bf16") for k, n, follow in products]
     found += [batched(), candidates.convolution(64, 64, 3), candidates.convolution(256, 64, 1),
               candidates.convolution(192, 192, 3, groups=192)]
     return {kernel.name: kernel for kernel in found}
 
 
 def tolerance_of(kernel):
-    return NARROW_TOLERANCE if "bf16" in kernel.name else TOLERANCE
+    narrow = any(precision in kernel.name for precision in ("tf32", "bf16"))
+    return NARROW_TOLERANCE if narrow else TOLERANCE
 
 
 # ------------------------------------------------------------------ packing

@@ -23,6 +23,7 @@
 
 #include "tuner/measure/confined_paths.h"
 #include "vm/base/error.h"
+#include "vm/executable/vendor_routines.h"
 
 namespace nimble::tuner {
 namespace {
@@ -130,8 +131,8 @@ bool confine_files(int version, bool gpu) {
     }
   }
   if (gpu)
-    for (const char* variable : {"NIMBLE_CUBLASLT", "NIMBLE_CUDNN"}) {
-      const char* named = std::getenv(variable);
+    for (const std::string& variable : exec::gpu_library_variables()) {
+      const char* named = std::getenv(variable.c_str());
       if (named && *named) allow_libraries(ruleset, named);
     }
   const bool done = ::syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;

@@ -1,6 +1,6 @@
 // What a measuring process may open once it is confined, a row each: another device's files are
 // another row. Beside these, what LD_LIBRARY_PATH names may be read, and on a GPU the libraries
-// that NIMBLE_CUBLASLT and NIMBLE_CUDNN name, with those beside them.
+// that the environment names (exec::gpu_library_variables()), with those beside them.
 #pragma once
 
 namespace nimble::tuner {

@@ -14,10 +14,13 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "vm/base/cpu_list.h"
 #include "vm/base/error.h"
 #include "vm/base/utf8.h"
+#include "vm/executable/vendor_routines.h"
 
 namespace nimble::tuner {
 namespace {
@@ -51,8 +54,6 @@ constexpr const char* kPassed[] = {
     "NIMBLE_CUDA_DRIVER",
     "NIMBLE_CUDA_DEVICE",
     "NIMBLE_CUDA_GRAPHS",
-    "NIMBLE_CUBLASLT",
-    "NIMBLE_CUDNN",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     // Options of the sanitizers that the worker may be built with.
@@ -71,9 +72,13 @@ constexpr int64_t kGpuReadyMs = 120'000;
 constexpr int64_t kGraceMs = 300;
 
 std::vector<std::string> worker_environment() {
+  std::vector<std::string> names(std::begin(kPassed), std::end(kPassed));
+  // And which libraries may compute there.
+  for (std::string& name : exec::gpu_library_variables()) names.push_back(std::move(name));
   std::vector<std::string> out;
-  for (const char* name : kPassed)
-    if (const char* value = std::getenv(name)) out.push_back(fmt::format("{}={}", name, value));
+  for (const std::string& name : names)
+    if (const char* value = std::getenv(name.c_str()))
+      out.push_back(fmt::format("{}={}", name, value));
   return out;
 }
 

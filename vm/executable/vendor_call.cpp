@@ -126,6 +126,9 @@ VendorCall read(const Json& j) {
   out.transpose_w = flag(j, "transpose_w");
   if ((out.transpose_x || out.transpose_w) && least == 1)
     corrupt("only a product of plain matrices is transposed");
+  out.tf32 = flag(j, "tf32");
+  if (out.tf32 && least == 1)
+    corrupt("only factors of a product of plain matrices are rounded to tf32");
   if (j.contains("panel")) {
     const auto panel = numbers<2>(j, "panel", 1);
     if (panel[0] > 4096 || panel[1] > 4096) corrupt("its panels are too wide");
@@ -144,6 +147,14 @@ VendorCall read(const Json& j) {
     if (!taps || out.k % *taps != 0 || out.n % image.groups != 0)
       corrupt("its windows and groups do not divide its weights");
     out.image = image;
+  }
+  if (const auto it = j.find("attention"); it != j.end()) {
+    if (!it->is_object()) corrupt("attention is no object");
+    if (least == 1 || out.k != 0 || out.n != 0 || out.transpose_x || out.transpose_w || out.tf32 ||
+        j.contains("then"))
+      corrupt("attention is neither a product nor a convolution, and nothing follows it");
+    out.attention = VendorCall::Attention{static_cast<uint32_t>(number(*it, "v", 0, UINT16_MAX)),
+                                          number(*it, "heads", 1, kLargest), real(*it, "scale")};
   }
   if (const auto it = j.find("then"); it != j.end()) {
     if (!it->is_array() || it->size() > kMostSteps) corrupt("then is no list of a few steps");
@@ -183,6 +194,7 @@ std::string to_json(const VendorCall& c) {
             {"n", c.n}};
   if (c.transpose_x) j["transpose_x"] = true;
   if (c.transpose_w) j["transpose_w"] = true;
+  if (c.tf32) j["tf32"] = true;
   if (c.panel) j["panel"] = {c.panel->width, c.panel->group};
   if (c.image) {
     j["image"] = {{"kernel", c.image->kernel},
@@ -192,6 +204,9 @@ std::string to_json(const VendorCall& c) {
                   {"groups", c.image->groups}};
     if (c.image->channels_first) j["image"]["channels_first"] = true;
   }
+  if (c.attention)
+    j["attention"] = {
+        {"v", c.attention->v}, {"heads", c.attention->heads}, {"scale", c.attention->scale}};
   for (const VendorStep& s : c.then) {
     Json step = {{"op", name_of(s.op)}};
     if (has_operand(s.op)) step["tensor"] = s.tensor;

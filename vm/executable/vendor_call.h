@@ -7,9 +7,11 @@
 //    "k": 768, "n": 3072,                 the weights as a matrix
 //    "transpose_x": true,                 x is (…, k, m), w (…, n, k); none: (…, m, k), (…, k, n)
 //    "transpose_w": true,
+//    "tf32": true,                        factors of f32 may be rounded to TF32 (a GPU's product)
 //    "panel": [48, 1],                    constant weights in panels of so many columns, rows in
 //                                         such groups (compiler/ir/layout.h); none: row-major
 //    "image": {"kernel": [3, 3], …},      a convolution's windows; none: a product
+//    "attention": {"v": 2, "heads": 12, "scale": 0.125},   x the queries, w the keys, v the values
 //    "then": [{"op": "add", "tensor": 2}, {"op": "gelu"}]}   what follows, on f32 values
 //
 // Nothing here is believed: sizes are compared with the tensors' before a primitive is made, and a
@@ -66,14 +68,23 @@ struct VendorCall {
     int64_t width = 0, group = 1;
     friend bool operator==(const Panel&, const Panel&) = default;
   };
+  // softmax(x w^T scale) v by head: x (b, n, heads d), w (b, m, heads d), v (b, m, heads dv).
+  struct Attention {
+    uint32_t v = 0;  // the values' tensor
+    int64_t heads = 1;
+    float scale = 1;
+    friend bool operator==(const Attention&, const Attention&) = default;
+  };
   std::string routine, library;
   uint32_t x = 0, w = 0, y = 0;
   // Of a convolution: k counts the taps of one group's channels, n all filters. Of a product with
   // weights row-major either may be 0: then it is what their tensor says.
   int64_t k = 0, n = 0;
   bool transpose_x = false, transpose_w = false;  // of a product
+  bool tf32 = false;                              // of a product of plain f32 matrices
   std::optional<Panel> panel;
   std::optional<Image> image;
+  std::optional<Attention> attention;
   std::vector<VendorStep> then;
 
   // Elements of the weights as the contract's tensor holds them; nothing if there are too many, or

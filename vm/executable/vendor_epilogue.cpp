@@ -53,6 +53,7 @@ std::string fault_of_gpu_arguments(const VendorCall& call, const VendorEpilogue&
                                    const std::vector<const KernelArgument*>& tensors) {
   std::vector<uint32_t> read = {call.x, call.w};
   read.insert(read.end(), epilogue.sums.begin(), epilogue.sums.end());
+  if (call.attention) read.push_back(call.attention->v);
   for (const uint32_t i : read)
     if (i >= tensors.size() || tensors[i]->access != Access::kIn)
       return "it reads what is no input";
@@ -60,6 +61,8 @@ std::string fault_of_gpu_arguments(const VendorCall& call, const VendorEpilogue&
     return "it writes what is no output";
   for (size_t i = 0; i < tensors.size(); ++i)
     if (tensors[i]->access != Access::kIn && i != call.y) return "it leaves a result unwritten";
+  if (call.attention && tensors[call.attention->v]->dtype != tensors[call.x]->dtype)
+    return "queries and values are of different types";
   for (const uint32_t i : epilogue.sums)
     if (tensors[i]->dtype != tensors[call.y]->dtype)
       return fmt::format("what is added is {}, the result {}", name_of(tensors[i]->dtype),
@@ -73,6 +76,12 @@ std::string fault_of_gpu_types(DType x, DType w, DType y) {
       x == DType::kBF16 && w == DType::kBF16 && (y == DType::kF32 || y == DType::kBF16);
   if (f32 || bf16) return {};
   return fmt::format("it multiplies no {} and {} to {}", name_of(x), name_of(w), name_of(y));
+}
+
+std::string fault_of_gpu_attention(DType x, DType w, DType y) {
+  if (x == w && x == y && (x == DType::kF16 || x == DType::kBF16)) return {};
+  return fmt::format("it attends in f16 and bf16, not from {} to {} and {}", name_of(x), name_of(w),
+                     name_of(y));
 }
 
 std::string fault_of_gpu_convolution(const VendorEpilogue& epilogue, DType x, DType w, DType y) {

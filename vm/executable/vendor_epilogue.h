@@ -32,6 +32,8 @@ std::string fault_of_gpu_arguments(const VendorCall& call, const VendorEpilogue&
 
 // Why a GPU's library does not multiply these element types; "" if it does. Sums are in f32.
 std::string fault_of_gpu_types(DType x, DType w, DType y);
+// The same of attention, whose queries and keys are of these types.
+std::string fault_of_gpu_attention(DType x, DType w, DType y);
 // The same of a convolution, and of what follows it.
 std::string fault_of_gpu_convolution(const VendorEpilogue& epilogue, DType x, DType w, DType y);
 

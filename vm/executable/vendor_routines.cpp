@@ -1,6 +1,7 @@
 #include "vm/executable/vendor_routines.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nimble::exec {
 namespace {
@@ -34,6 +35,22 @@ std::span<const VendorRoutineInfo> all_vendor_routines() {
 const VendorRoutineInfo* find_vendor_routine(std::string_view name) {
   const auto* const at = std::ranges::find(kVendorRoutines, name, &VendorRoutineInfo::name);
   return at == std::end(kVendorRoutines) ? nullptr : at;
+}
+
+std::string variable_of_library(std::string_view library) {
+  std::string out = "NIMBLE_";
+  for (const char c : library) out += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return out;
+}
+
+std::vector<std::string> gpu_library_variables() {
+  std::vector<std::string> out;
+  for (const VendorRoutineInfo& routine : kVendorRoutines) {
+    if (routine.machine != Machine::kGpu) continue;
+    std::string variable = variable_of_library(routine.name.substr(0, routine.name.find('.')));
+    if (std::ranges::find(out, variable) == out.end()) out.push_back(std::move(variable));
+  }
+  return out;
 }
 
 }  // namespace nimble::exec

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace nimble::exec {
 
@@ -25,5 +27,10 @@ struct VendorRoutineInfo {
 std::span<const VendorRoutineInfo> all_vendor_routines();
 // nullptr if there is none of this name.
 const VendorRoutineInfo* find_vendor_routine(std::string_view name);
+// The environment's variable that names the file, or the folder, of a library of a GPU's routines:
+// NIMBLE_CUBLASLT of "cublaslt".
+std::string variable_of_library(std::string_view library);
+// Those of all libraries of a GPU in the table, in its order, each once.
+std::vector<std::string> gpu_library_variables();
 
 }  // namespace nimble::exec

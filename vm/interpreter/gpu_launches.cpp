@@ -60,13 +60,18 @@ void GpuLaunches::prepare(CudaDevice& device) {
   launched_.reserve(kernels_.size());
   size_t parameters = 0, maps = 0;
   bool steps = false;
-  for (const PreparedKernel& k : kernels_)
-    for (const KernelTarget& t : k.targets)
-      if (t.launch) {
-        parameters = std::max(parameters, launch_parameters(k, *t.launch));
-        maps = std::max(maps, t.launch->maps.size());
-        steps |= t.launch->steps.has_value();
-      }
+  for (const PreparedKernel& k : kernels_) {
+    const auto count = [&](const KernelTarget& t) {
+      if (!t.launch) return;
+      parameters = std::max(parameters, launch_parameters(k, *t.launch));
+      maps = std::max(maps, t.launch->maps.size());
+      steps |= t.launch->steps.has_value();
+    };
+    for (const KernelTarget& t : k.targets) count(t);
+    if (k.stand_in) count(*k.stand_in);
+    // A library's call has its tensors and a workspace.
+    if (k.launches) parameters = std::max(parameters, size_t{k.tensors} + 1);
+  }
   words_ = std::make_unique<LaunchWords>(parameters, maps);
   maps_ = std::make_unique<TensorMaps>(device);
   stretches_ = std::make_unique<GpuStretches>(device);
@@ -137,11 +142,13 @@ std::optional<KernelCallResult> GpuLaunches::start_routine(uint32_t index,
   }
   const std::span<const int64_t> symbols(frame->symbols.data(), k.symbols);
   const KernelCallResult done{target.implementation, 1};
+  if (call->empty()) return done;
+  const std::span<void* const> data(frame->buffers.data(), k.tensors);
   note(index, symbols);
   // What was put off and is asked for before is another kernel's: ours does not serve that.
   const auto start = [&] {
     try {
-      call->start(tensors, space);
+      call->start(data, space, device_->stream());
     } catch (const Error& e) {
       if (!leaves_it_to_ours(k, *device_, e)) throw;
       throw NotStarted{};
@@ -150,8 +157,12 @@ std::optional<KernelCallResult> GpuLaunches::start_routine(uint32_t index,
   try {
     if (profiler) {
       start_timed(index, done, symbols, start);
+    } else if (stretches_->takes_calls()) {
+      enter();
+      words_->set(*call, data, space);
+      stretches_->add(*words_, call, start);
     } else {
-      device_->enter();  // its kernels are none of a stretch
+      device_->enter();
       entered_ = true;
       start();
     }
@@ -257,6 +268,7 @@ size_t GpuLaunches::next_events() {
 }
 
 void GpuLaunches::tell(Profiler* profiler) {
+  profiler->note_refused_graphs(stretches_->refusals(), stretches_->last_refusal());
   for (const Timed& t : timed_) {
     const int64_t ns = events_[t.events + 1]->since(*events_[t.events]);
     profiler->add_kernel(t.kernel, t.implementation, t.threads, t.symbols, ns);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include "vm/base/error.h"
@@ -51,6 +52,25 @@ void LaunchWords::set(cuda::Function function, const std::array<uint32_t, 3>& gr
   count_ = kHead + parameters;
 }
 
+void LaunchWords::set(const DeviceCall& call, std::span<void* const> data, void* workspace) {
+  words_[0] = reinterpret_cast<uintptr_t>(&call);
+  words_[1] = words_[2] = 0;
+  words_[3] = pair_of(0, data.size() + 1);
+  count_ = kHead + data.size() + 1;
+  NIMBLE_CHECK(count_ <= words_.size(), "{} tensors", data.size());
+  uint64_t* word = parameters();
+  for (void* address : data) *word++ = reinterpret_cast<uintptr_t>(address);
+  *word = reinterpret_cast<uintptr_t>(workspace);
+}
+
+void LaunchWords::start(const uint64_t* words, void** places, cuda::Stream stream) {
+  const size_t tensors = size_of(words) - kHead - 1;
+  for (size_t i = 0; i <= tensors; ++i)
+    places[i] = reinterpret_cast<void*>(static_cast<uintptr_t>(words[kHead + i]));
+  const auto* call = reinterpret_cast<const DeviceCall*>(static_cast<uintptr_t>(words[0]));
+  call->start({places, tensors}, places[tensors], stream);
+}
+
 CudaLaunch LaunchWords::launch_of(const uint64_t* words, void** places) {
   const auto low = [&](size_t i) { return static_cast<uint32_t>(words[i]); };
   const auto high = [&](size_t i) { return static_cast<uint32_t>(words[i] >> 32); };
@@ -77,7 +97,9 @@ CudaLaunch LaunchWords::read(const uint64_t* words, void** places) {
 }
 
 GpuStretches::GpuStretches(CudaDevice& device)
-    : device_(device), on_(wanted() && CudaGraph::available(device.driver())) {}
+    : device_(device),
+      on_(wanted() && CudaGraph::available(device.driver())),
+      takes_calls_(on_ && CudaGraph::captures(device.driver())) {}
 
 GpuStretches::~GpuStretches() {
   drop();
@@ -91,6 +113,7 @@ void GpuStretches::leave() noexcept {
   at_ = 0;
   launches_ = 0;
   limit_ = kFirst;
+  calls_.clear();
 }
 
 GpuStretches::Stretch* GpuStretches::find(std::span<const uint64_t> so_far,
@@ -106,15 +129,13 @@ GpuStretches::Stretch* GpuStretches::find(std::span<const uint64_t> so_far,
   return nullptr;
 }
 
-void GpuStretches::add(LaunchWords& launch) {
+bool GpuStretches::expect(std::span<const uint64_t> words) {
   if (error_) [[unlikely]]
     tell_error();
-  const std::span<const uint64_t> words = launch.words();
   if (launches_ == 0) {
     key_ = key_of(words);
     known_ = find({}, words);
     put_off_ = known_ && known_->met >= kPlain && !known_->plain;
-    CudaDevice::put_off(this);
   } else if (known_ && !begins_with(known_->words, at_, words)) {
     Stretch* other = find(so_far(), words);
     if (put_off_ && (!other || other->met < kPlain || other->plain)) launch_plainly();
@@ -124,13 +145,30 @@ void GpuStretches::add(LaunchWords& launch) {
     }
     known_ = other;
   }
-  at_ += words.size();
-  ++launches_;
-  if (!known_) words_.insert(words_.end(), words.begin(), words.end());
-  if (!put_off_) {
+  return !put_off_;
+}
+
+void GpuStretches::add(LaunchWords& launch) {
+  const std::span<const uint64_t> words = launch.words();
+  if (expect(words)) {
     const CudaLaunch l = launch.launch();
     device_.launch(l.function, l.grid, l.threads, l.shared_bytes, l.parameters);
   }
+  take(words);
+}
+
+void GpuStretches::add(LaunchWords& words, std::shared_ptr<const DeviceCall> call,
+                       const std::function<void()>& start) {
+  if (expect(words.words())) start();
+  calls_.push_back(std::move(call));
+  take(words.words());
+}
+
+void GpuStretches::take(std::span<const uint64_t> words) {
+  if (launches_ == 0) CudaDevice::put_off(this);
+  at_ += words.size();
+  ++launches_;
+  if (!known_) words_.insert(words_.end(), words.begin(), words.end());
   if (launches_ == limit_) {
     const uint32_t next = std::min(2 * limit_, kMost);
     end();
@@ -143,6 +181,10 @@ void GpuStretches::launch_plainly() {
   const std::span<const uint64_t> words = so_far();
   for (size_t at = 0; at < words.size(); at += LaunchWords::size_of(words.data() + at)) {
     places_.resize(std::max(places_.size(), LaunchWords::size_of(words.data() + at)));
+    if (LaunchWords::is_call(words.data() + at)) {
+      LaunchWords::start(words.data() + at, places_.data(), device_.stream());
+      continue;
+    }
     const CudaLaunch l = LaunchWords::read(words.data() + at, places_.data());
     device_.launch(l.function, l.grid, l.threads, l.shared_bytes, l.parameters);
   }
@@ -165,6 +207,7 @@ GpuStretches::Stretch* GpuStretches::keep() {
     made.key = key_;
     made.launches = launches_;
     made.words.assign(words.begin(), words.end());
+    made.calls = calls_;
     alike.reserve(alike.size() + 1);
     stretches_.push_front(std::move(made));
     place = stretches_.begin();
@@ -191,21 +234,34 @@ void GpuStretches::forget_oldest() noexcept {
   stretches_.erase(oldest);
 }
 
+std::unique_ptr<CudaGraph> GpuStretches::graph_of(const Stretch& stretch) {
+  std::vector<CudaLaunch> launches;
+  std::vector<std::vector<void*>> places;
+  std::deque<CudaLaunch::Captured> calls;  // which stay where they are
+  for (size_t at = 0; at < stretch.words.size();) {
+    const uint64_t* words = stretch.words.data() + at;
+    const size_t size = LaunchWords::size_of(words);
+    void** const of_launch = places.emplace_back(size).data();
+    if (LaunchWords::is_call(words)) {
+      calls.push_back([=](cuda::Stream stream) { LaunchWords::start(words, of_launch, stream); });
+      launches.emplace_back().captured = &calls.back();
+    } else {
+      launches.push_back(LaunchWords::read(words, of_launch));
+    }
+    at += size;
+  }
+  return std::make_unique<CudaGraph>(device_, launches);
+}
+
 void GpuStretches::start(Stretch& stretch) {
   if (!stretch.graph) try {
-      std::vector<CudaLaunch> launches;
-      std::vector<std::vector<void*>> places;
-      for (size_t at = 0; at < stretch.words.size();) {
-        const uint64_t* words = stretch.words.data() + at;
-        const size_t size = LaunchWords::size_of(words);
-        launches.push_back(LaunchWords::read(words, places.emplace_back(size).data()));
-        at += size;
-      }
-      stretch.graph = std::make_unique<CudaGraph>(device_, launches);
+      stretch.graph = graph_of(stretch);
       ++graphs_;
-    } catch (const Error&) {
+    } catch (const Error& e) {
       if (device_.lost()) throw;
       stretch.plain = true;  // what cannot be had as a whole may be had in parts
+      ++refusals_;
+      last_refusal_ = e.problem();
     }
   if (stretch.plain) {
     launch_plainly();

@@ -9,6 +9,11 @@
 // given back), what was put off is launched one by one. A graph thus never runs but in place of
 // these launches, and needs no memory kept for it.
 //
+// Calls of a vendor's library are launches like others: what serves a call, the addresses of its
+// tensors and that of its workspace are its words. Its kernels nobody knows, so it is captured into
+// the graph; what serves it, and has been found before, lives as long as its stretches do. Where
+// capturing fails the stretch stays plain, and refusals() tells why.
+//
 // A stretch ends where the device is asked for anything else, where the slice of the run does, and
 // at a number of launches that doubles from stretch to stretch: the device begins soon, and has
 // more to do than the host needs for the next one.
@@ -16,19 +21,24 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "vm/library/device_routine.h"
 #include "vm/runtime/cuda_device.h"
 #include "vm/runtime/cuda_graph.h"
 #include "vm/runtime/tensor_maps.h"
 
 namespace nimble::rt {
 
-// A launch as a row of words: how it is started, then its parameters, which take a word each.
+// A launch as a row of words: how it is started, then its parameters, which take a word each. A
+// library's call has what serves it for a function and no grid; its parameters are where its
+// tensors lie, then its workspace.
 class LaunchWords {
  public:
   static constexpr size_t kHead = 4;
@@ -38,6 +48,8 @@ class LaunchWords {
   LaunchWords& operator=(const LaunchWords&) = delete;
   void set(cuda::Function function, const std::array<uint32_t, 3>& grid, uint32_t threads,
            uint32_t shared_bytes, size_t parameters);
+  // Of a call: no fewer parameters than it has tensors, and one.
+  void set(const DeviceCall& call, std::span<void* const> data, void* workspace);
   uint64_t* parameters() { return words_.data() + kHead; }
   std::span<const uint64_t> words() const { return {words_.data(), count_}; }
   // What is set has so many tensor maps, too, which take TensorMaps::kWords each behind what takes
@@ -51,6 +63,9 @@ class LaunchWords {
   }
   // `places` gets where each parameter lies.
   static CudaLaunch read(const uint64_t* words, void** places);
+  static bool is_call(const uint64_t* words) { return words[1] == 0; }
+  // Starts the call that these words are, on a stream; `places` as before.
+  static void start(const uint64_t* words, void** places, cuda::Stream stream);
 
  private:
   static CudaLaunch launch_of(const uint64_t* words, void** places);
@@ -79,8 +94,15 @@ class GpuStretches final : public PutOff {
 
   // Whether the driver has graphs and NIMBLE_CUDA_GRAPHS is not "off".
   bool on() const { return on_; }
+  // Whether calls of libraries are taken, too: the driver captures them.
+  bool takes_calls() const { return takes_calls_; }
   // The next launch, at once or a little later. The device's context is the thread's.
   void add(LaunchWords& launch);
+  // The same of a call, as which the words are set; `start` starts it, and what that throws leaves
+  // everything as if it had not come. Later, it has been started before in this place: then what it
+  // throws is the run's error.
+  void add(LaunchWords& words, std::shared_ptr<const DeviceCall> call,
+           const std::function<void()>& start);
   // Asks for what is put off and ends the stretch.
   void ask() override;
   void ask_quietly() noexcept override;
@@ -89,6 +111,9 @@ class GpuStretches final : public PutOff {
 
   size_t kept_launches() const { return kept_; }
   size_t graphs() const { return graphs_; }
+  // How many stretches there was no graph of, and what the last one's error said.
+  uint64_t refusals() const { return refusals_; }
+  const std::string& last_refusal() const { return last_refusal_; }
   // Lets go of all stretches.
   void clear() noexcept;
 
@@ -98,7 +123,8 @@ class GpuStretches final : public PutOff {
     std::vector<uint64_t> words;
     uint32_t launches = 0, met = 0;
     bool plain = false;  // the driver makes no graph of it
-    std::unique_ptr<CudaGraph> graph;
+    std::vector<std::shared_ptr<const DeviceCall>> calls;
+    std::unique_ptr<CudaGraph> graph;  // goes before them
   };
   using Place = std::list<Stretch>::iterator;
 
@@ -107,27 +133,35 @@ class GpuStretches final : public PutOff {
   std::span<const uint64_t> so_far() const {
     return known_ ? std::span(known_->words.data(), at_) : std::span<const uint64_t>(words_);
   }
+  // What comes next; whether it is to be started now.
+  bool expect(std::span<const uint64_t> words);
+  // It has come.
+  void take(std::span<const uint64_t> words);
   // What was put off is launched one by one.
   void launch_plainly();
   void end();
   // The stretch that ends here, as it is kept; nullptr if it is too short.
   Stretch* keep();
   void start(Stretch& stretch);
+  std::unique_ptr<CudaGraph> graph_of(const Stretch& stretch);
   void forget_oldest() noexcept;
   // No stretch is in progress any more.
   void leave() noexcept;
   void tell_error();
 
   CudaDevice& device_;
-  bool on_ = true;
+  bool on_ = true, takes_calls_ = true;
   std::list<Stretch> stretches_;  // the latest met first
   std::unordered_map<uint64_t, std::vector<Place>> by_key_;
   size_t kept_ = 0, graphs_ = 0;
+  uint64_t refusals_ = 0;
+  std::string last_refusal_;
   // Of the stretch in progress.
   uint64_t key_ = 0;
   Stretch* known_ = nullptr;     // what it has been like so far
   size_t at_ = 0;                // words of it
   std::vector<uint64_t> words_;  // without a known one
+  std::vector<std::shared_ptr<const DeviceCall>> calls_;
   uint32_t launches_ = 0, limit_ = kFirst;
   bool put_off_ = false;  // nothing of it has been launched
   std::vector<void*> places_;

@@ -31,6 +31,8 @@ void Profiler::clear() noexcept {
   opcodes_ = {};
   copies_.clear();
   kernels_.clear();
+  refused_graphs_ = 0;
+  last_refusal_.clear();
   trace_.clear();
 }
 
@@ -41,6 +43,10 @@ void Profiler::absorb(Profiler& other) noexcept {
   for (size_t i = 0; i < opcodes_.size(); ++i) {
     opcodes_[i].count += other.opcodes_[i].count;
     opcodes_[i].ns += other.opcodes_[i].ns;
+  }
+  if (other.refused_graphs_ > 0) {  // of the same session, later
+    refused_graphs_ = other.refused_graphs_;
+    last_refusal_ = std::move(other.last_refusal_);
   }
   // merge() moves the nodes of new keys and leaves the others behind.
   copies_.merge(other.copies_);
@@ -92,7 +98,14 @@ std::string Profiler::json(const exec::Executable& e) const {
         .member("from", device_name(devices.first))
         .member("to", device_name(devices.second))
         .end_object();
-  json.end_array().key("instructions").begin_array();
+  json.end_array();
+  if (refused_graphs_ > 0)
+    json.key("graphs_refused")
+        .begin_object()
+        .member("last", last_refusal_)
+        .member("rows", refused_graphs_)
+        .end_object();
+  json.key("instructions").begin_array();
   for (int i = 0; i < exec::kOpcodeCount; ++i)
     if (opcodes_[i].count > 0)
       json.begin_object()
@@ -156,6 +169,9 @@ std::string Profiler::table(const exec::Executable& e) const {
     out += fmt::format("\ncopied {} -> {}: {} bytes in {} cop{}", device_name(devices.first),
                        device_name(devices.second), c.bytes, c.count, c.count == 1 ? "y" : "ies");
   if (!copies_.empty()) out += "\n";
+  if (refused_graphs_ > 0)
+    out += fmt::format("\n{} row{} of launches had no CUDA graph; of the last: {}\n",
+                       refused_graphs_, refused_graphs_ == 1 ? "" : "s", last_refusal_);
   out += fmt::format(
       "\n{} run{}: {:.1f} us, of which kernels {:.1f} us, all else {:.1f} us ({:.1f} %)\n", runs_,
       runs_ == 1 ? "" : "s", wall_ns_ / 1e3, kernel_ns_ / 1e3, (wall_ns_ - kernel_ns_) / 1e3,

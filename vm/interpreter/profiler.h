@@ -62,6 +62,13 @@ class Profiler {
     ++c.count;
     c.bytes += bytes;
   }
+  // How many rows of launches the session has had no graph of so far, and why not of the last one:
+  // runs without a profile launch these kernel by kernel, too.
+  void note_refused_graphs(uint64_t rows, const std::string& last) {
+    if (rows == refused_graphs_) return;
+    refused_graphs_ = rows;
+    last_refusal_ = last;
+  }
   void add_kernel(uint32_t kernel, uint32_t implementation, int32_t threads,
                   std::span<const int64_t> symbols, int64_t ns);
 
@@ -89,6 +96,8 @@ class Profiler {
   // kernel, implementation, threads, shape
   using Call = std::tuple<uint32_t, uint32_t, int32_t, std::vector<int64_t>>;
   std::map<Call, Count> kernels_;
+  uint64_t refused_graphs_ = 0;
+  std::string last_refusal_;
   Trace trace_;
   KernelLog* log_ = nullptr;
 };

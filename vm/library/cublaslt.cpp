@@ -4,9 +4,10 @@
 // y = x w is told as y' = w' x', A being w and B being x; what the library calls a row of D is a
 // column of y, and its bias is ours.
 //
-// f32 is multiplied and summed in f32 (no TF32), bf16 summed in f32: where k is shared out, parts
-// are added in the type of the sums. Of all extents, and of the multiples at which the tensors lie,
-// the library chooses an algorithm by its own rules; that is kept with the descriptors.
+// f32 is multiplied and summed in f32 (no TF32, unless the call says that factors may be rounded
+// so), bf16 summed in f32: where k is shared out, parts are added in the type of the sums. Of all
+// extents, and of the multiples at which the tensors lie, the library chooses an algorithm by its
+// own rules; that is kept with the descriptors.
 #include <algorithm>
 #include <array>
 #include <mutex>
@@ -216,30 +217,27 @@ class Planned final : public DeviceCall {
 
   uint64_t workspace_bytes() const override { return found_.workspace_bytes; }
 
-  void start(std::span<const LibraryTensor> tensors, void* workspace) const override {
+  void start(std::span<void* const> data, void* workspace, cuda::Stream stream) const override {
     const cublaslt::Library& l = context_->library();
-    const auto data = [&](int32_t tensor) { return tensors[static_cast<size_t>(tensor)].data; };
-    void* const y = data(static_cast<int32_t>(call_.y));
-    const void* const added = p_.added >= 0 ? data(p_.added) : y;
+    const auto of = [&](int32_t tensor) { return data[static_cast<size_t>(tensor)]; };
+    void* const y = data[call_.y];
+    const void* const added = p_.added >= 0 ? of(p_.added) : y;
     const float beta = p_.added >= 0 ? 1 : 0;
     // The bias is told by way of the descriptor, which another session may want, too.
     const std::lock_guard guard(lock_);
     if (p_.bias >= 0) {
-      const void* const bias = data(p_.bias);
+      const void* const bias = of(p_.bias);
       set(product_, c::kBiasPointer, bias);
     }
-    l.check(l.cublasLtMatmul(context_->handle(), product_.get(), &p_.alpha, data(at(call_.w)),
-                             w_.get(), data(at(call_.x)), x_.get(), &beta, added, y_.get(), y,
-                             y_.get(), &found_.algorithm, workspace, found_.workspace_bytes,
-                             context_->device().stream()),
+    l.check(l.cublasLtMatmul(context_->handle(), product_.get(), &p_.alpha, data[call_.w], w_.get(),
+                             data[call_.x], x_.get(), &beta, added, y_.get(), y, y_.get(),
+                             &found_.algorithm, workspace, found_.workspace_bytes, stream),
             "cublasLtMatmul");
   }
 
  private:
   using ProductHandle = Owned<c::Product>;
   using Layout = Owned<c::Layout>;
-
-  static int32_t at(uint32_t tensor) { return static_cast<int32_t>(tensor); }
 
   template <class T>
   void set(const ProductHandle& to, int attribute, const T& value) const {
@@ -252,7 +250,8 @@ class Planned final : public DeviceCall {
     using Activation = VendorEpilogue::Activation;
     const cublaslt::Library& l = context_->library();
     c::Product made = nullptr;
-    l.check(l.cublasLtMatmulDescCreate(&made, c::kComputeF32, c::data_type(DType::kF32)),
+    const int compute = call_.tf32 ? c::kComputeTf32 : c::kComputeF32;
+    l.check(l.cublasLtMatmulDescCreate(&made, compute, c::data_type(DType::kF32)),
             "cublasLtMatmulDescCreate");
     ProductHandle product(context_->device(), made, l.cublasLtMatmulDescDestroy);
     set(product, c::kTransposeA, p_.transpose_w ? c::kTransposed : c::kPlain);
@@ -328,7 +327,8 @@ class Planned final : public DeviceCall {
 
 // What of a call the library does not compute.
 std::string fault_of(const GpuCall& told, DType x, DType w, DType y) {
-  if (told.call.panel || told.call.image) return "it takes plain matrices";
+  if (told.call.panel || told.call.image || told.call.attention) return "it takes plain matrices";
+  if (told.call.tf32 && x != DType::kF32) return "only factors of f32 are rounded to tf32";
   return exec::fault_of_gpu_types(x, w, y);
 }
 

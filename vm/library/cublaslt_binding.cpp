@@ -1,9 +1,10 @@
 #include "vm/library/cublaslt_binding.h"
 
+#include "vm/executable/vendor_routines.h"
+
 namespace nimble::rt::cublaslt {
 namespace {
 
-constexpr const char* kVariable = "NIMBLE_CUBLASLT";
 constexpr const char* kFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr int kOldest = 12, kNewest = 13;
 
@@ -58,7 +59,8 @@ void Library::fail(c::Status status, const char* call) const {
 }
 
 const Library& library() {
-  return library_of<Library>(kVariable, kFiles);
+  static const std::string variable = exec::variable_of_library("cublaslt");
+  return library_of<Library>(variable.c_str(), kFiles);
 }
 
 Context::Context(const Library& library, CudaDevice& device) : library_(library), device_(device) {

@@ -33,7 +33,8 @@ struct Found {  // cublasLtMatmulHeuristicResult_t
   float waves;
   int reserved[4];
 };
-inline constexpr int kComputeF32 = 68;  // CUBLAS_COMPUTE_32F: products and sums in f32, no TF32
+// CUBLAS_COMPUTE_…: 32F, products and sums in f32, no TF32; 32F_FAST_TF32, factors may be TF32.
+inline constexpr int kComputeF32 = 68, kComputeTf32 = 77;
 inline constexpr int32_t kPlain = 0, kTransposed = 1;  // CUBLAS_OP_…
 // CUBLASLT_MATRIX_LAYOUT_…
 inline constexpr int kBatchCount = 5, kBatchStride = 6;

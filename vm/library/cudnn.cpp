@@ -7,11 +7,12 @@
 // are passed over. What remains is kept, by extents, as a plan.
 #include <algorithm>
 #include <array>
-#include <exception>
-#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "vm/base/checked.h"
-#include "vm/library/cudnn_binding.h"
+#include "vm/library/cudnn_attention.h"
+#include "vm/library/cudnn_plan.h"
 #include "vm/library/gpu_routine.h"
 #include "vm/library/vendor_kernels.h"
 
@@ -20,15 +21,11 @@ namespace {
 
 using cudnn::Context;
 using cudnn::Descriptor;
+using cudnn::GraphPlan;
+using cudnn::GraphTensor;
 using exec::VendorCall;
 using exec::VendorEpilogue;
 namespace c = cudnn::c;
-
-constexpr uint64_t kMostWorkspace = uint64_t{256} << 20;
-// Engines that are looked at, of each kind of rules; of the later ones none is fast.
-constexpr int64_t kMostEngines = 16;
-// The library tells the difference of no larger one.
-constexpr uint32_t kMostAlignment = 16;
 
 using Extents = std::array<int64_t, 4>;
 
@@ -76,7 +73,7 @@ class Sizer {
     out_.relu = told.epilogue.activation == VendorEpilogue::Activation::kRelu;
     uintptr_t addresses = 0;
     for (const LibraryTensor& t : tensors) addresses |= reinterpret_cast<uintptr_t>(t.data);
-    out_.alignment = alignment_of(addresses, kMostAlignment);
+    out_.alignment = alignment_of(addresses, cudnn::kMostAlignment);
   }
 
   bool empty() const { return std::ranges::find(out_.y, 0) != out_.y.end(); }
@@ -130,97 +127,51 @@ class Sizer {
 // Of tensors of the graph. Those of no memory follow.
 enum Id : int64_t { kX = 1, kW, kY, kBias, kAdded, kFirstVirtual };
 
+// f32 is neither narrowed nor transformed, and its sums do not vary.
+constexpr int kPassedOver[] = {c::kTensorCore, c::kDownConverts,     c::kReducedSums,
+                               c::kFourier,    c::kNondeterministic, c::kWinograd};
+
 // The graph of a convolution and the plan that runs it.
 class Planned final : public DeviceCall {
  public:
   Planned(std::shared_ptr<const Context> context, const VendorCall& call, const Convolution& p)
-      : context_(std::move(context)), x_(call.x), w_(call.w), y_(call.y), p_(p) {
-    const std::lock_guard guard(context_->lock());
-    try {
-      make_graph();
-      for (const int rules : {c::kByRules, c::kFallback})
-        if (succeeds([&] { return propose(rules); })) break;
-      // There may be some at another time.
-      if (!plan_ && without_memory_) std::rethrow_exception(without_memory_);
-      if (!plan_) throw Refused{"the library has no engine for it that computes in f32"};
-    } catch (...) {
-      drop();  // while nobody else has the handle
-      throw;
-    }
-  }
-  // Nothing is given back to a device that is lost, nor by a forked child, in which another thread
-  // may have held the lock for ever.
-  ~Planned() override {
-    if (!context_->device().reenter()) {
-      if (plan_) plan_->leave();
-      for (const auto& made : made_) made->leave();
-      return;
-    }
-    const std::lock_guard guard(context_->lock());
-    drop();
-  }
+      : x_(call.x),
+        w_(call.w),
+        y_(call.y),
+        p_(p),
+        plan_(
+            std::move(context), [this](GraphPlan& graph) { return make_graph(graph); }, kPassedOver,
+            "the library has no engine for it that computes in f32") {}
 
-  uint64_t workspace_bytes() const override { return workspace_; }
+  uint64_t workspace_bytes() const override { return plan_.workspace_bytes(); }
 
-  void start(std::span<const LibraryTensor> tensors, void* workspace) const override {
-    const cudnn::Library& l = context_->library();
+  void start(std::span<void* const> data, void* workspace, cuda::Stream stream) const override {
     std::vector<int64_t> ids = {kX, kW, kY};
-    std::vector<void*> pointers = {tensors[x_].data, tensors[w_].data, tensors[y_].data};
+    std::vector<void*> pointers = {data[x_], data[w_], data[y_]};
     const auto add = [&](int32_t tensor, Id id) {
       if (tensor < 0) return;
       ids.push_back(id);
-      pointers.push_back(tensors[static_cast<size_t>(tensor)].data);
+      pointers.push_back(data[static_cast<size_t>(tensor)]);
     };
     add(p_.bias, kBias);
     add(p_.added, kAdded);
-    const std::lock_guard guard(context_->lock());
-    Descriptor pack(*context_, c::kPack);
-    pack.set(c::kPackIds, c::kInt64, ids);
-    pack.set(c::kPackPointers, c::kPointer, pointers);
-    pack.set_pointer(c::kPackWorkspace, workspace);
-    pack.close();
-    l.check(l.cudnnBackendExecute(context_->handle(), plan_->get(), pack.get()),
-            "cudnnBackendExecute");
+    plan_.start(ids, pointers, workspace, stream);
   }
 
  private:
-  // In the order in which they lean on each other, and with the handle.
-  void drop() {
-    plan_.reset();
-    while (!made_.empty()) made_.pop_back();
+  const Descriptor& tensor(GraphPlan& graph, const Extents& dims, int64_t id,
+                           bool is_virtual = false) const {
+    GraphTensor t;
+    t.dims = dims;
+    t.strides = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
+    t.id = id;
+    t.alignment = p_.alignment;
+    t.is_virtual = is_virtual;
+    return graph.tensor(t);
   }
 
-  // Kept until the plan goes, which may lean on it.
-  Descriptor& make(int kind) {
-    made_.push_back(std::make_unique<Descriptor>(*context_, kind));
-    return *made_.back();
-  }
-
-  const Descriptor& tensor(const Extents& dims, int64_t id, bool is_virtual = false) {
-    const std::vector<int64_t> extents(dims.begin(), dims.end());
-    const std::vector<int64_t> strides = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3],
-                                          1};
-    Descriptor& t = make(c::kTensor);
-    t.set_int(c::kTensorType, c::kDataType, c::kF32);
-    t.set(c::kTensorDims, c::kInt64, extents);
-    t.set(c::kTensorStrides, c::kInt64, strides);
-    t.set_int64(c::kTensorId, id);
-    t.set_int64(c::kTensorAlignment, p_.alignment);
-    if (is_virtual) {
-      const bool yes = true;
-      t.set(c::kTensorVirtual, c::kBoolean, 1, &yes);
-    }
-    t.close();
-    return t;
-  }
-
-  // The value behind one more operation: the result if it is the last of `left`.
-  const Descriptor& next(int* left) {
-    return --*left == 0 ? tensor(p_.y, kY) : tensor(p_.y, virtual_++, true);
-  }
-
-  const Descriptor& convolution(const Descriptor& y) {
-    Descriptor& windows = make(c::kConvolution);
+  const Descriptor& convolution(GraphPlan& graph, const Descriptor& y) const {
+    Descriptor& windows = graph.make(c::kConvolution);
     const auto numbers = [&](int attribute, const std::array<int64_t, 2>& values) {
       windows.set(attribute, c::kInt64, values.size(), values.data());
     };
@@ -232,9 +183,9 @@ class Planned final : public DeviceCall {
     numbers(c::kDilations, p_.dilations);
     numbers(c::kStrides, p_.strides);
     windows.close();
-    Descriptor& operation = make(c::kConvolutionForward);
-    operation.set_one(c::kForwardX, tensor(p_.x, kX));
-    operation.set_one(c::kForwardW, tensor(p_.w, kW));
+    Descriptor& operation = graph.make(c::kConvolutionForward);
+    operation.set_one(c::kForwardX, tensor(graph, p_.x, kX));
+    operation.set_one(c::kForwardW, tensor(graph, p_.w, kW));
     operation.set_one(c::kForwardY, y);
     operation.set_one(c::kForwardConvolution, windows);
     operation.set_float(c::kForwardAlpha, 1);
@@ -244,15 +195,15 @@ class Planned final : public DeviceCall {
   }
 
   // `b`: nullptr of an operation that has no second operand.
-  const Descriptor& pointwise(int mode, const Descriptor& x, const Descriptor* b,
-                              const Descriptor& y) {
-    Descriptor& what = make(c::kPointwise);
+  static const Descriptor& pointwise(GraphPlan& graph, int mode, const Descriptor& x,
+                                     const Descriptor* b, const Descriptor& y) {
+    Descriptor& what = graph.make(c::kPointwise);
     what.set_int(c::kPointwiseModeOf, c::kPointwiseMode, mode);
     what.set_int(c::kPointwisePrecision, c::kDataType, c::kF32);
     // As our kernels do: the maximum of 0 and NaN would be 0.
     if (mode == c::kRelu) what.set_int(c::kPointwiseNans, c::kNanPropagation, c::kPropagate);
     what.close();
-    Descriptor& operation = make(c::kPointwiseOperation);
+    Descriptor& operation = graph.make(c::kPointwiseOperation);
     operation.set_one(c::kPointwiseDescriptor, what);
     operation.set_one(c::kPointwiseX, x);
     if (b) operation.set_one(c::kPointwiseB, *b);
@@ -263,99 +214,29 @@ class Planned final : public DeviceCall {
 
   // Operations in the order in which the library's own kernels have them: another image, the bias,
   // the activation.
-  void make_graph() {
+  GraphPlan::Operations make_graph(GraphPlan& graph) const {
     int left = 1 + (p_.added >= 0) + (p_.bias >= 0) + p_.relu;
-    const Descriptor* value = &next(&left);
-    std::vector<const Descriptor*> operations = {&convolution(*value)};
+    int64_t temporary = kFirstVirtual;
+    // The value behind one more operation: the result behind the last.
+    const auto next = [&]() -> const Descriptor& {
+      return --left == 0 ? tensor(graph, p_.y, kY) : tensor(graph, p_.y, temporary++, true);
+    };
+    const Descriptor* value = &next();
+    GraphPlan::Operations operations = {&convolution(graph, *value)};
     const auto then = [&](int mode, const Descriptor* b) {
-      const Descriptor& result = next(&left);
-      operations.push_back(&pointwise(mode, *value, b, result));
+      const Descriptor& result = next();
+      operations.push_back(&pointwise(graph, mode, *value, b, result));
       value = &result;
     };
-    if (p_.added >= 0) then(c::kAdd, &tensor(p_.y, kAdded));
-    if (p_.bias >= 0) then(c::kAdd, &tensor({1, p_.y[1], 1, 1}, kBias));
+    if (p_.added >= 0) then(c::kAdd, &tensor(graph, p_.y, kAdded));
+    if (p_.bias >= 0) then(c::kAdd, &tensor(graph, {1, p_.y[1], 1, 1}, kBias));
     if (p_.relu) then(c::kRelu, nullptr);
-    Descriptor& graph = make(c::kGraph);
-    graph.set_handle(c::kGraphHandle, context_->handle());
-    graph.set_all(c::kGraphOperations, operations);
-    graph.close();
-    graph_ = &graph;
+    return operations;
   }
 
-  // Whether the first engine that may compute it, by these rules, has a plan.
-  bool propose(int rules) {
-    Descriptor& heuristics = make(c::kHeuristics);
-    heuristics.set_one(c::kHeuristicGraph, *graph_);
-    heuristics.set_int(c::kHeuristicModeOf, c::kHeuristicMode, rules);
-    heuristics.close();
-    std::vector<std::unique_ptr<Descriptor>> found;
-    std::vector<c::Descriptor> handles;
-    for (int64_t i = 0; i < kMostEngines; ++i) {
-      found.push_back(std::make_unique<Descriptor>(*context_, c::kConfiguration));
-      handles.push_back(found.back()->get());
-    }
-    const int64_t count =
-        heuristics.get(c::kHeuristicResults, c::kDescriptorType, kMostEngines, handles.data());
-    for (int64_t i = 0; i < std::clamp<int64_t>(count, 0, kMostEngines); ++i) {
-      std::unique_ptr<Descriptor>& configuration = found[static_cast<size_t>(i)];
-      if (succeeds([&] { return make_plan(&configuration); })) return true;
-    }
-    return false;
-  }
-
-  // Whether this engine may compute it, and has a plan.
-  bool make_plan(std::unique_ptr<Descriptor>* configuration) {
-    if (!computes_in_f32(**configuration)) return false;
-    auto plan = std::make_unique<Descriptor>(*context_, c::kPlan);
-    plan->set_handle(c::kPlanHandle, context_->handle());
-    plan->set_one(c::kPlanConfiguration, **configuration);
-    plan->close();
-    int64_t bytes = 0;
-    plan->get(c::kPlanWorkspace, c::kInt64, 1, &bytes);
-    if (bytes < 0 || static_cast<uint64_t>(bytes) > kMostWorkspace) return false;
-    made_.push_back(std::move(*configuration));
-    plan_ = std::move(plan);
-    workspace_ = static_cast<uint64_t>(bytes);
-    return true;
-  }
-
-  // What the library proposes it may yet refuse, or fail at (code that it compiles then, for
-  // instance): what it proposes next may do, or else ours. A loss of the device that nobody has
-  // noticed yet ends the run where ours is started.
-  template <class Attempt>
-  bool succeeds(const Attempt& attempt) {
-    try {
-      return attempt();
-    } catch (const Error& e) {
-      if (!context_->device().usable()) throw;
-      if (e.status() == Status::kExhausted) without_memory_ = std::current_exception();
-      return false;
-    }
-  }
-
-  bool computes_in_f32(const Descriptor& configuration) const {
-    Descriptor engine(*context_, c::kEngine);
-    c::Descriptor handle = engine.get();
-    configuration.get(c::kConfigurationEngine, c::kDescriptorType, 1, &handle);
-    std::array<int, c::kNoteCount> notes{};
-    const int64_t count =
-        engine.get(c::kEngineNotes, c::kNumericalNote, c::kNoteCount, notes.data());
-    for (int64_t i = 0; i < std::clamp<int64_t>(count, 0, c::kNoteCount); ++i)
-      for (const int bad : {c::kTensorCore, c::kDownConverts, c::kReducedSums, c::kFourier,
-                            c::kNondeterministic, c::kWinograd})
-        if (notes[static_cast<size_t>(i)] == bad) return false;
-    return true;
-  }
-
-  const std::shared_ptr<const Context> context_;
   const uint32_t x_, w_, y_;
   const Convolution p_;
-  std::vector<std::unique_ptr<Descriptor>> made_;
-  const Descriptor* graph_ = nullptr;
-  int64_t virtual_ = kFirstVirtual;
-  std::unique_ptr<Descriptor> plan_;
-  uint64_t workspace_ = 0;
-  std::exception_ptr without_memory_;  // the last error of that kind while planning
+  const GraphPlan plan_;  // made of what is above
 };
 
 // What of a call the library does not compute.
@@ -379,7 +260,7 @@ std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
 void bind_cudnn(LibraryKernel* kernel) {
   kernel->unavailable = [] { return cudnn::library().problem(); };
   kernel->version = [] { return cudnn::library().version(); };
-  kernel->prepare_on_gpu = prepare;
+  kernel->prepare_on_gpu = kernel->name == "cudnn.attention" ? prepare_cudnn_attention : prepare;
 }
 
 }  // namespace nimble::rt

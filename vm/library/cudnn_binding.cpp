@@ -1,9 +1,10 @@
 #include "vm/library/cudnn_binding.h"
 
+#include "vm/executable/vendor_routines.h"
+
 namespace nimble::rt::cudnn {
 namespace {
 
-constexpr const char* kVariable = "NIMBLE_CUDNN";
 constexpr const char* kFiles[] = {"libcudnn.so.9"};
 constexpr size_t kMajor = 9;
 
@@ -31,14 +32,15 @@ void Library::fail(c::Status status, const char* call) const {
 }
 
 const Library& library() {
-  return library_of<Library>(kVariable, kFiles);
+  static const std::string variable = exec::variable_of_library("cudnn");
+  return library_of<Library>(variable.c_str(), kFiles);
 }
 
 Context::Context(const Library& library, CudaDevice& device) : library_(library), device_(device) {
   device.enter_quietly();
   library.check(library.cudnnCreate(&handle_), "cudnnCreate");
   try {
-    library.check(library.cudnnSetStream(handle_, device.stream()), "cudnnSetStream");
+    use(device.stream());
   } catch (...) {
     library.cudnnDestroy(handle_);
     throw;
@@ -48,6 +50,13 @@ Context::Context(const Library& library, CudaDevice& device) : library_(library)
 Context::~Context() {
   // Sessions have waited for what they started with it.
   if (device_.reenter()) library_.cudnnDestroy(handle_);
+}
+
+void Context::use(cuda::Stream stream) const {
+  if (stream == stream_) return;
+  stream_ = nullptr;
+  library_.check(library_.cudnnSetStream(handle_, stream), "cudnnSetStream");
+  stream_ = stream;
 }
 
 std::shared_ptr<const Context> context_of(const Library& library, CudaDevice& device) {

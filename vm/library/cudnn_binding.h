@@ -30,7 +30,8 @@ using Descriptor = void*;
 // Kinds of descriptors, CUDNN_BACKEND_…_DESCRIPTOR.
 inline constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kConfiguration = 3,
                      kHeuristics = 4, kPlan = 5, kConvolutionForward = 10, kPointwiseOperation = 13,
-                     kGraph = 15, kPack = 16, kTensor = 17;
+                     kGraph = 15, kPack = 16, kTensor = 17,
+                     kAttentionForward = 41;  // since 9.13
 // Types of attributes, CUDNN_TYPE_….
 inline constexpr int kHandleType = 0, kDataType = 1, kBoolean = 2, kInt64 = 3, kFloat = 4,
                      kPointer = 6, kConvolutionMode = 7, kHeuristicMode = 8, kNanPropagation = 10,
@@ -48,11 +49,15 @@ inline constexpr int kPointwiseDescriptor = 750, kPointwiseX = 751, kPointwiseB 
                      kPointwiseY = 753;
 inline constexpr int kGraphHandle = 800, kGraphOperations = 801;
 inline constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorDims = 902,
-                     kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907;
+                     kTensorStrides = 903, kTensorId = 906, kTensorVirtual = 907,
+                     kTensorByValue = 908;
 inline constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
 inline constexpr int kEngineNotes = 1303;
+inline constexpr int kAttentionQ = 2800, kAttentionK = 2801, kAttentionV = 2802, kAttentionY = 2803,
+                     kAttentionScale = 2805;
 // Values.
-inline constexpr int kF32 = 0, kCrossCorrelation = 1, kAdd = 0, kRelu = 100, kPropagate = 1;
+inline constexpr int kF32 = 0, kF16 = 2, kBF16 = 9, kCrossCorrelation = 1, kAdd = 0, kRelu = 100,
+                     kPropagate = 1;
 inline constexpr int kByRules = 3, kFallback = 2;  // CUDNN_HEUR_MODE_A, _FALLBACK
 // Numerical notes of engines.
 inline constexpr int kTensorCore = 0, kDownConverts = 1, kReducedSums = 2, kFourier = 3,
@@ -100,8 +105,8 @@ class Library : public GpuLibrary {
 // the toolkit. Looked for once.
 const Library& library();
 
-// The library's state on a device, which all routines there share, on the device's stream. Its
-// handle is one thread's at a time.
+// The library's state on a device, which all routines there share. Its handle is one thread's at a
+// time.
 class Context {
  public:
   // Error as Library::check.
@@ -114,12 +119,16 @@ class Context {
   c::Handle handle() const { return handle_; }
   // To be held while the handle, or a descriptor that was made with it, is used.
   std::mutex& lock() const { return lock_; }
+  // What is executed next is started on this stream, of the device's and as old as it. The lock is
+  // held.
+  void use(cuda::Stream stream) const;
 
  private:
   const Library& library_;
   CudaDevice& device_;
   c::Handle handle_ = nullptr;
   mutable std::mutex lock_;  // a forked child has no use of the device, and never takes it
+  mutable cuda::Stream stream_ = nullptr;  // the handle's; nullptr: nobody knows
 };
 // Of this device, made where nobody holds one.
 std::shared_ptr<const Context> context_of(const Library& library, CudaDevice& device);

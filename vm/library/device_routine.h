@@ -13,6 +13,8 @@
 #include <span>
 #include <string>
 
+#include "vm/runtime/cuda_driver.h"
+
 namespace nimble::rt {
 
 class CudaDevice;
@@ -24,9 +26,13 @@ class DeviceCall {
   virtual ~DeviceCall() = default;
   // Of the device's memory, for the time of the call.
   virtual uint64_t workspace_bytes() const = 0;
-  // Starts it on the device's stream. The context is the thread's, and nothing is put off
-  // (CudaDevice::enter()). From any thread.
-  virtual void start(std::span<const LibraryTensor> tensors, void* workspace) const = 0;
+  // Whether there is nothing to start.
+  virtual bool empty() const { return false; }
+  // Starts it on a stream: the device's, or one that is captured into a graph, which then does the
+  // same again and must not outlive this. `data`: where the call's tensors lie, in their order, at
+  // addresses that find() would tell no difference of. It asks the device for nothing else. The
+  // context is the thread's, and nothing is put off (CudaDevice::enter()). From any thread.
+  virtual void start(std::span<void* const> data, void* workspace, cuda::Stream stream) const = 0;
 };
 
 class DeviceRoutine {

@@ -26,7 +26,8 @@ struct Refused {
 class NoCall final : public DeviceCall {
  public:
   uint64_t workspace_bytes() const override { return 0; }
-  void start(std::span<const LibraryTensor>, void*) const override {}
+  bool empty() const override { return true; }
+  void start(std::span<void* const>, void*, cuda::Stream) const override {}
 };
 
 template <class Key, class Hash>

@@ -113,6 +113,7 @@ CudaDevice::~CudaDevice() {
     if (event) driver_.cuEventDestroy_v2(event);
   if (stage_) driver_.cuMemFreeHost(stage_);
   if (result_) driver_.cuMemFreeHost(result_);
+  if (capture_stream_) driver_.cuStreamDestroy_v2(capture_stream_);
   driver_.cuStreamDestroy_v2(stream_);
   driver_.cuDevicePrimaryCtxRelease_v2(device_);
 }
@@ -325,6 +326,12 @@ void CudaDevice::launch_graph(cuda::GraphExec graph) {
   if (!usable()) [[unlikely]]
     fail_unusable();
   check(driver_.cuGraphLaunch(graph, stream_), "cuGraphLaunch");
+}
+
+cuda::Stream CudaDevice::capture_stream() {
+  if (!capture_stream_)
+    check(driver_.cuStreamCreate(&capture_stream_, cuda::kNonBlocking), "cuStreamCreate");
+  return capture_stream_;
 }
 
 void CudaDevice::synchronize() {

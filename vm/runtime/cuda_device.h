@@ -15,6 +15,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -94,6 +95,12 @@ class CudaDevice final : public Device {
   void record(cuda::Event event);
   // For a library that starts kernels of its own in the device's order.
   cuda::Stream stream() const { return stream_; }
+  // A stream in which nothing is ever done: what is captured into graphs is asked for there, so
+  // that what others ask of the device meanwhile does not get into them. One thread's at a time,
+  // which holds the lock. The context is the thread's. As old as the device at its end: libraries
+  // may know it for as long.
+  cuda::Stream capture_stream();
+  std::mutex& capture_lock() { return capture_lock_; }
   // Whether an error has made it useless to this process.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
   // Makes the context the calling thread's, and asks for what this put off; throws if it cannot be
@@ -138,7 +145,8 @@ class CudaDevice final : public Device {
   CudaDeviceInfo info_;
   int device_ = 0;
   cuda::Context context_ = nullptr;
-  cuda::Stream stream_ = nullptr;
+  cuda::Stream stream_ = nullptr, capture_stream_ = nullptr;
+  std::mutex capture_lock_;  // a forked child has no use of the device, and never takes it
   std::atomic<bool> lost_{false}, forked_{false};
   int lost_by_ = 0;  // set before lost_
   mutable ForkSafeLock memory_lock_;

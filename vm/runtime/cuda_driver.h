@@ -43,9 +43,10 @@ inline constexpr int kMostSharedBytes = 97;  // of a block that asks for it
 // Attributes of a function.
 inline constexpr int kDynamicSharedBytes = 8;
 // Flags.
-inline constexpr unsigned kNonBlocking = 1;              // of a stream: not tied to the default one
-inline constexpr unsigned kTimes = 0, kNoTimes = 2;      // of an event
-inline constexpr unsigned kPortable = 1, kMapped = 2;    // of pinned memory
+inline constexpr unsigned kNonBlocking = 1;            // of a stream: not tied to the default one
+inline constexpr unsigned kTimes = 0, kNoTimes = 2;    // of an event
+inline constexpr unsigned kPortable = 1, kMapped = 2;  // of pinned memory
+inline constexpr int kOfThread = 1;  // of a capture: what other threads ask for does not disturb it
 inline constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // options of loading a module
 }  // namespace cuda
 

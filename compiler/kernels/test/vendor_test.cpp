@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <sstream>
+#include <tuple>
+#include <vector>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
@@ -310,6 +312,26 @@ fn @main(%x: Tensor[(64, n), f32], %w: Tensor[(64, 32), f32]) {
   EXPECT_TRUE(turned->transpose_x);
 }
 
+// Factors of f32 are rounded where the product says that they may be, and nowhere else.
+TEST(GpuVendor, IsToldOfFactorsThatMayBeRounded) {
+  const auto told = [](const std::string& type, const std::string& attrs) {
+    return gpu_call_of(
+        workload(fmt::format("fn @main(%x: Tensor[(n, 24), {0}], "
+                             "%w: Tensor[(24, 40), {0}]) {{\n"
+                             "  let %y = matmul(%x, %w){1};\n  %y\n}}\n",
+                             type, attrs)));
+  };
+  for (const auto& [type, attrs, tf32] : {std::tuple("f32", "", false),
+                                          {"f32", " {tf32 = false}", false},
+                                          {"f32", " {tf32 = true}", true},
+                                          {"bf16", " {tf32 = true}", false}}) {
+    const auto call = told(type, attrs);
+    ASSERT_TRUE(call) << type << attrs;
+    EXPECT_EQ(call->tf32, tf32) << type << attrs;
+    EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+  }
+}
+
 TEST(GpuVendor, IsToldOfConvolutions) {
   const auto convolution = [](const std::string& rest, const std::string& result,
                               const std::string& layout = "nchw", const char* type = "f32") {
@@ -343,6 +365,35 @@ fn @main(%x: Tensor[(b, 8, 9, 7), {0}], %f: Tensor[(20, 4, 3, 3), {0}], %b: Tens
   EXPECT_THAT(with("add(%y, %r)"), HasSubstr("to each channel"));
   EXPECT_THAT(with("gelu_tanh(%y)"), HasSubstr("no gelu"));
   EXPECT_THAT(with("mul(%y, 0.5f32)"), HasSubstr("factor"));
+}
+
+Workload gpu_attention(const std::string& type, const std::string& mask = "",
+                       const std::string& rest = "", const std::string& result = "y") {
+  return workload(fmt::format(R"(
+fn @main(%q: Tensor[(b, n, 96), {0}], %k: Tensor[(b, m, 96), {0}], %v: Tensor[(b, m, 48), {0}],
+         %mask: Tensor[(b, 1, 1, m), {0}]) {{
+  let %y = attention(%q, %k, %v{1}) {{heads = 6, scale = 0.25}};
+{2}  %{3}
+}}
+)",
+                              type, mask, rest, result));
+}
+
+TEST(GpuVendor, IsToldOfAttention) {
+  for (const char* type : {"f16", "bf16"}) {
+    const auto call = gpu_call_of(gpu_attention(type));
+    ASSERT_TRUE(call) << type;
+    EXPECT_EQ(call->routine, "cudnn.attention");
+    ASSERT_TRUE(call->attention);
+    EXPECT_EQ(call->attention->heads, 6);
+    EXPECT_EQ(call->attention->scale, 0.25F);
+    EXPECT_EQ((std::vector<uint32_t>{call->x, call->w, call->attention->v}),
+              (std::vector<uint32_t>{0, 1, 2}));
+    EXPECT_EQ(exec::vendor_call_of(exec::to_json(*call)), *call);
+  }
+  EXPECT_THAT(gpu_why_not(gpu_attention("f32")), HasSubstr("attends in f16 and bf16"));
+  EXPECT_THAT(gpu_why_not(gpu_attention("bf16", ", %mask")), HasSubstr("takes no mask"));
+  EXPECT_NE(gpu_why_not(gpu_attention("bf16", "", "  let %z = relu(%y);\n", "z")), "it is one");
 }
 
 TEST(GpuVendor, RoundsWhereOursDo) {

@@ -9,6 +9,7 @@ void read_cublaslt_matmul(Reader& reader, const ir::Expr& e) {
   call.w = reader.tensor(e.args[1]);
   call.transpose_x = ir::attr_or(e.attrs, "transpose_a", false);
   call.transpose_w = ir::attr_or(e.attrs, "transpose_b", false);
+  call.tf32 = ir::attr_or(e.attrs, "tf32", false) && ir::type_of(e.args[0])->dtype == DType::kF32;
   const auto& w = ir::type_of(e.args[1])->dims;
   if (w.size() < 2 || ir::type_of(e.args[0])->dims.size() < 2)
     throw Refused{"the vendor's routine takes no vectors"};

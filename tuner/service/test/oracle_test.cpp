@@ -138,6 +138,23 @@ fn @main(%x: Tensor[(n, 96), bf16], %w: Tensor[(4, 48, 48, 2), bf16]) -> Tensor[
 }
 
 // Of weights in blocks, by samples: rows that are rounded make no product that is linear in them.
+// What a kernel may round, the reference does not.
+TEST(Oracle, OfRoundedFactorsFindsWhatIsMissing) {
+  const Planted p(R"(
+fn @main(%x: Tensor[(n, 96), f32], %w: Tensor[(96, 160), f32]) -> Tensor[(n, 160), f32] {
+  let %y = matmul(%x, %w) {tf32 = true};
+  %y
+})",
+                  149);
+  EXPECT_EQ(p.truth.tolerance, 0x1p-8);
+  Outputs out = p.truth.outputs;
+  auto* y = reinterpret_cast<float*>(out[0].data());
+  for (size_t i = 0; i < out[0].size() / sizeof(float); ++i) y[i] *= 1 - 0x1p-11F;
+  EXPECT_EQ(p.check(out), std::nullopt);
+  EXPECT_TRUE(p.fault(0, 149, 159, 1)) << "the last column";
+  EXPECT_TRUE(p.fault(64, 8, 64, 32)) << "a tile inside";
+}
+
 TEST(Oracle, OfWeightsInBlocksFindsWhatIsMissing) {
   for (const char* activations : {"", ", activations = i8"}) {
     const Planted p(fmt::format(R"(

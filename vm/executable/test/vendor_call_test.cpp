@@ -7,6 +7,7 @@
 
 #include "vm/base/error.h"
 #include "vm/executable/vendor_epilogue.h"
+#include "vm/executable/vendor_routines.h"
 
 namespace nimble::exec {
 namespace {
@@ -36,12 +37,38 @@ TEST(VendorCall, IsReadAsItWasWritten) {
   plain.image.reset();
   plain.then.clear();
   EXPECT_EQ(vendor_call_of(to_json(plain)), plain);
+  EXPECT_EQ(to_json(plain).find("tf32"), std::string::npos);
+  VendorCall rounded = plain;
+  rounded.panel.reset();
+  rounded.tf32 = true;
+  EXPECT_EQ(vendor_call_of(to_json(rounded)), rounded);
+  VendorCall attention = plain;
+  attention.panel.reset();
+  attention.k = attention.n = 0;
+  attention.attention = VendorCall::Attention{3, 12, 0.125F};
+  EXPECT_EQ(vendor_call_of(to_json(attention)), attention);
+  // It is nothing else, and nothing follows.
+  for (const auto& change : std::vector<void (*)(VendorCall&)>{
+           [](VendorCall& c) { c.k = 8; }, [](VendorCall& c) { c.transpose_w = true; },
+           [](VendorCall& c) { c.tf32 = true; }, [](VendorCall& c) { c.attention->heads = 0; },
+           [](VendorCall& c) { c.then = {{VendorOp::kRelu}}; }}) {
+    VendorCall bad = attention;
+    change(bad);
+    EXPECT_THROW(vendor_call_of(to_json(bad)), Error) << to_json(bad);
+  }
   for (int i = 0; i < kVendorOps; ++i) {
     const auto op = static_cast<VendorOp>(i);
     VendorCall one = plain;
     one.then = {{op, has_operand(op) ? 3u : 0u}};
     EXPECT_EQ(vendor_call_of(to_json(one)), one) << name_of(op);
   }
+}
+
+// Of the table's rows, once each, and of no CPU's library.
+TEST(VendorRoutines, TheirLibrariesHaveVariables) {
+  EXPECT_EQ(variable_of_library("cublaslt"), "NIMBLE_CUBLASLT");
+  const std::vector<std::string> found = gpu_library_variables();
+  EXPECT_EQ(found, (std::vector<std::string>{"NIMBLE_CUBLASLT", "NIMBLE_CUDNN"}));
 }
 
 TEST(VendorCall, WhatIsOutOfRangeIsCorrupt) {
@@ -53,13 +80,14 @@ TEST(VendorCall, WhatIsOutOfRangeIsCorrupt) {
   };
   for (const std::string& bad :
        {std::string(""), std::string("{"), std::string("[]"), std::string("null"),
-        std::string(R"({"routine":"onednn.matmul"})"), replaced("\"k\":54", "\"k\":0"),
-        replaced("\"k\":54", "\"k\":-54"), replaced("\"k\":54", "\"k\":9223372036854775807"),
-        replaced("\"k\":54", "\"k\":54.5"), replaced("\"k\":54", "\"k\":55"),
-        replaced("\"n\":20", "\"n\":21"), replaced("\"n\":20", "\"n\":\"20\""),
-        replaced("\"x\":0", "\"x\":-1"), replaced("\"x\":0", "\"x\":70000"),
-        replaced("[16,2]", "[0,2]"), replaced("[16,2]", "[16]"), replaced("[16,2]", "[16,100000]"),
-        replaced("\"groups\":2", "\"groups\":0"),
+        std::string(R"({"routine":"onednn.matmul"})"),
+        replaced("\"k\":54", "\"k\":54,\"tf32\":true"), replaced("\"k\":54", "\"k\":54,\"tf32\":1"),
+        replaced("\"k\":54", "\"k\":0"), replaced("\"k\":54", "\"k\":-54"),
+        replaced("\"k\":54", "\"k\":9223372036854775807"), replaced("\"k\":54", "\"k\":54.5"),
+        replaced("\"k\":54", "\"k\":55"), replaced("\"n\":20", "\"n\":21"),
+        replaced("\"n\":20", "\"n\":\"20\""), replaced("\"x\":0", "\"x\":-1"),
+        replaced("\"x\":0", "\"x\":70000"), replaced("[16,2]", "[0,2]"), replaced("[16,2]", "[16]"),
+        replaced("[16,2]", "[16,100000]"), replaced("\"groups\":2", "\"groups\":0"),
         replaced("\"strides\":[2,1]", "\"strides\":[0,1]"),
         replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1]"),
         replaced("\"pads\":[1,0,1,2]", "\"pads\":[1,0,1,-2]"),

@@ -347,6 +347,194 @@ TEST_F(Stretches, ErrorsWait) {
   device_.synchronize();
 }
 
+// A library's call that adds 1 to a number, as often as the stand-in's stream comes to it.
+class AddOne final : public DeviceCall {
+ public:
+  // `told`: graphs that had been destroyed when it went.
+  AddOne(const StandInCuda& driver, int* told) : driver_(driver), told_(told) {}
+  ~AddOne() override { *told_ = driver_.calls("cuGraphExecDestroy"); }
+  uint64_t workspace_bytes() const override { return 0; }
+  void start(std::span<void* const> data, void* workspace, cuda::Stream stream) const override {
+    EXPECT_EQ(workspace, nullptr);
+    ++starts;
+    if (fails) throw Error(Status::kUnsupported, "a library", "it will not", "ask again");
+    struct What {
+      const StandInCuda& driver;
+      uint64_t address;
+    };
+    const auto run = [](void* context) {
+      const auto* what = static_cast<const What*>(context);
+      auto* number = static_cast<float*>(what->driver.host_of(what->address, sizeof(float)));
+      if (!number) return 700;
+      *number += 1;
+      return 0;
+    };
+    driver_.add_work(
+        stream, run, [](void* context) { delete static_cast<What*>(context); },
+        new What{driver_, reinterpret_cast<uintptr_t>(data[0])});
+  }
+  mutable int starts = 0;
+  bool fails = false;
+
+ private:
+  const StandInCuda& driver_;
+  int* told_;
+};
+
+class StretchesWithCalls : public Stretches {
+ protected:
+  // Four kernels that double the first number in place of others' numbers, then a call on it.
+  void add_row(uint64_t n, const std::shared_ptr<AddOne>& call, int64_t offset = 0) {
+    device_.enter();
+    const auto address = reinterpret_cast<uintptr_t>(memory_);
+    for (int i = 0; i < 4; ++i) {
+      words_.set(function_, {4, 1, 1}, 32, 0, 6);
+      const uint64_t values[] = {address, address, address, n, 0, 0};
+      std::copy_n(values, 6, words_.parameters());
+      stretches_.add(words_);
+    }
+    void* const data[] = {memory_ + offset};
+    words_.set(*call, data, nullptr);
+    stretches_.add(words_, call, [&] { call->start(data, nullptr, device_.stream()); });
+  }
+  float first() {
+    float out = 0;
+    device_.copy_out(&out, memory_, sizeof out);
+    return out;
+  }
+  void set_first(float v) { device_.copy_in(memory_, &v, sizeof v); }
+  int destroyed_ = -1;  // graphs, ahead of the call
+};
+
+TEST_F(StretchesWithCalls, StandInTheirOrder) {
+  const auto call = std::make_shared<AddOne>(driver(), &destroyed_);
+  float right = 1;
+  set_first(right);
+  for (int round = 0; round < 6; ++round) {
+    add_row(1, call);
+    right = 16 * right + 1;
+    EXPECT_EQ(first(), right) << round;
+  }
+  EXPECT_EQ(call->starts, 3) << "twice in the stream, once into the graph";
+  EXPECT_EQ(graphs(), 4);
+  EXPECT_EQ(launches(), 8);
+  EXPECT_EQ(stretches_.refusals(), 0u);
+}
+
+// What serves a call lives as long as the graph that has its kernels, and goes behind it.
+TEST_F(StretchesWithCalls, LiveAsLongAsTheirGraph) {
+  auto call = std::make_shared<AddOne>(driver(), &destroyed_);
+  const std::weak_ptr<AddOne> alive = call;
+  set_first(0);
+  for (int round = 0; round < 3; ++round) {
+    add_row(1, call);
+    device_.synchronize();
+  }
+  call.reset();
+  EXPECT_FALSE(alive.expired());
+  EXPECT_EQ(stretches_.graphs(), 1u);
+  stretches_.clear();
+  EXPECT_TRUE(alive.expired());
+  EXPECT_EQ(destroyed_, 1);
+  // One that is in no row that is kept goes with its row.
+  call = std::make_shared<AddOne>(driver(), &destroyed_);
+  device_.enter();
+  void* const data[] = {memory_};
+  words_.set(*call, data, nullptr);
+  stretches_.add(words_, call, [&] { call->start(data, nullptr, device_.stream()); });
+  const std::weak_ptr<AddOne> other = call;
+  call.reset();
+  EXPECT_FALSE(other.expired());
+  device_.synchronize();
+  EXPECT_TRUE(other.expired());
+}
+
+// Another address, and another call of the same address, are no known row.
+TEST_F(StretchesWithCalls, WordsTellThemApart) {
+  const auto one = std::make_shared<AddOne>(driver(), &destroyed_);
+  const auto other = std::make_shared<AddOne>(driver(), &destroyed_);
+  set_first(0);
+  for (int round = 0; round < 3; ++round) {
+    add_row(1, one);
+    device_.synchronize();
+  }
+  const int whole = graphs();
+  const float before = first();
+  add_row(1, one, 64);
+  EXPECT_EQ(first(), 16 * before);
+  add_row(1, other);
+  EXPECT_EQ(first(), 256 * before + 1);
+  EXPECT_EQ(graphs(), whole);
+  EXPECT_EQ(other->starts, 1);
+}
+
+// What the library does not start leaves the row as it was: a kernel of ours takes its place.
+TEST_F(StretchesWithCalls, OnesThatAreRefusedHaveNotCome) {
+  const auto call = std::make_shared<AddOne>(driver(), &destroyed_);
+  call->fails = true;
+  set_first(1);
+  float right = 1;
+  for (int round = 0; round < 4; ++round) {
+    device_.enter();
+    EXPECT_THROW(add_row(1, call), Error);
+    words_.set(function_, {4, 1, 1}, 32, 0, 6);
+    const auto address = reinterpret_cast<uintptr_t>(memory_);
+    const uint64_t values[] = {address, address, address, 1, 0, 0};
+    std::copy_n(values, 6, words_.parameters());
+    stretches_.add(words_);
+    right *= 32;
+    EXPECT_EQ(first(), right);
+  }
+  EXPECT_EQ(call->starts, 4) << "asked each time, in the stream";
+  EXPECT_EQ(driver().calls("cuStreamBeginCapture_v2"), 0);
+  // At the beginning of a row, too.
+  words_.set(*call, std::span<void* const>(), nullptr);
+  EXPECT_THROW(stretches_.add(words_, call, [] { throw Error(Status::kUnsupported, "", "no"); }),
+               Error);
+  device_.synchronize();
+}
+
+// Later it is the run's error: it has been started twice before, with the same words.
+TEST_F(StretchesWithCalls, OnesThatWerePutOffMayFail) {
+  const auto call = std::make_shared<AddOne>(driver(), &destroyed_);
+  const auto other = std::make_shared<AddOne>(driver(), &destroyed_);
+  set_first(0);
+  const auto add_both = [&](int64_t offset) {
+    add_row(1, call);
+    void* const data[] = {memory_ + offset};
+    words_.set(*other, data, nullptr);
+    stretches_.add(words_, other, [&] { other->start(data, nullptr, device_.stream()); });
+  };
+  for (int round = 0; round < 3; ++round) {
+    add_both(0);
+    device_.synchronize();
+  }
+  call->fails = true;
+  EXPECT_THROW(add_both(64), Error);
+  stretches_.drop();
+  call->fails = false;
+  add_both(0);
+  device_.synchronize();
+  EXPECT_EQ(stretches_.refusals(), 0u);
+}
+
+// One that fails while it is captured leaves the row plain.
+TEST_F(StretchesWithCalls, OnesThatCannotBeCapturedStayPlain) {
+  const auto call = std::make_shared<AddOne>(driver(), &destroyed_);
+  set_first(1);
+  float right = 1;
+  for (int round = 0; round < 6; ++round) {
+    if (round == 2) driver().fail("cuStreamEndCapture", 1, 901);
+    add_row(1, call);
+    right = 16 * right + 1;
+    EXPECT_EQ(first(), right) << round;
+  }
+  EXPECT_EQ(graphs(), 0);
+  EXPECT_EQ(stretches_.refusals(), 1u);
+  EXPECT_THAT(stretches_.last_refusal(), HasSubstr("cuStreamEndCapture gave"));
+  EXPECT_EQ(driver().calls("cuGraphCreate"), driver().calls("cuGraphDestroy"));
+}
+
 TEST_F(Stretches, OnlySoManyAreKept) {
   for (uint64_t i = 0; i < 2000; ++i) {
     add(i % 30, i / 30);

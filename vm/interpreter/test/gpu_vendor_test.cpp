@@ -321,44 +321,141 @@ int twice(const StandInLaunch& l) {
   return 0;
 }
 
-// Rows of launches become graphs, with routines between them, in the order of the program.
-TEST_F(GpuVendor, RowsOfLaunchesEndAtARoutine) {
-  driver().add_kernel("twice_0", 3, 1, twice);
-  std::string text = std::string(kProduct) + kOurs + kProgram;
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    text.replace(text.find(from), from.size(), to);
-  };
-  replace("function \"main\"", R"ASM(kernel "twice" {
+// The product, doubled five times to and fro, then once more: two rows, of eight launches and of
+// four.
+class GpuVendorRows : public GpuVendor {
+ protected:
+  void SetUp() override {
+    GpuVendor::SetUp();
+    driver().add_kernel("twice_0", 3, 1, twice);
+  }
+  exec::Executable rows_of_launches() {
+    std::string text = std::string(kProduct) + kOurs + kProgram;
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      text.replace(text.find(from), from.size(), to);
+    };
+    replace("function \"main\"", R"ASM(kernel "twice" {
   source "add" symbols m device d2
   in f32 ([a0], [3]) in f32 ([a0], [3]) out f32 ([a0], [3])
   dispatch { 0: 0 }
   native "twice_0" launch ([1], [1], [1]) block 32 shared 0
 }
 function "main")ASM");
-  // The product, doubled five times to and fro, ahead of another product and behind it.
-  std::string doubled;
-  for (int i = 0; i < 5; ++i)
-    doubled += i % 2 == 0 ? "InvokePacked k\"twice\", (r7, r7, r10) "
-                          : "InvokePacked k\"twice\", (r10, r10, r7) ";
-  replace("DeviceCopy r10, r7, d0  Ret r10",
-          "AllocStorage r11, r3, 64, d2  AllocTensorReg r10, r11, r8, f32, (r1, r9) " + doubled +
-              "InvokePacked k\"product\", (r4, r5, r6, r7) " + doubled +
-              "DeviceCopy r5, r10, d0  Ret r5");
-  replace("Invoke r3, f\"bytes\", (r1)  AllocStorage r3, r3, 64, d2",
-          "Invoke r3, f\"bytes\", (r1)  AllocStorage r11, r3, 64, d2");
-  replace("AllocTensorReg r7, r3, r8", "AllocTensorReg r7, r11, r8");
-  exec::Executable e = exec::assemble(text);
-  e.kernels[0].implementations[0].config = exec::to_json(call());
-  add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "product_0 twice_0");
-  load(e);
-  for (int run = 0; run < 6; ++run)
-    for (const int64_t m : {1, 5}) {
-      std::vector<float> y = expected(m);
-      for (float& v : y) v *= 32;
-      EXPECT_EQ(rows(m), y) << run;
-    }
-  EXPECT_EQ(library().calls("cublasLtMatmul"), 24);
-  EXPECT_GT(driver().calls("cuGraphLaunch"), 0);
+    std::string doubled;
+    for (int i = 0; i < 5; ++i)
+      doubled += i % 2 == 0 ? "InvokePacked k\"twice\", (r7, r7, r10) "
+                            : "InvokePacked k\"twice\", (r10, r10, r7) ";
+    replace("DeviceCopy r10, r7, d0  Ret r10",
+            "AllocStorage r11, r3, 64, d2  AllocTensorReg r10, r11, r8, f32, (r1, r9) " + doubled +
+                "InvokePacked k\"product\", (r4, r5, r6, r7) " + doubled +
+                "DeviceCopy r5, r10, d0  Ret r5");
+    replace("Invoke r3, f\"bytes\", (r1)  AllocStorage r3, r3, 64, d2",
+            "Invoke r3, f\"bytes\", (r1)  AllocStorage r11, r3, 64, d2");
+    replace("AllocTensorReg r7, r3, r8", "AllocTensorReg r7, r11, r8");
+    exec::Executable e = exec::assemble(text);
+    e.kernels[0].implementations[0].config = exec::to_json(call());
+    add_image(&e, "sm_90a", STANDIN_CUDA_IMAGE "product_0 twice_0");
+    return e;
+  }
+  // Of other numbers each time.
+  void check(int64_t m, int round) {
+    std::vector<float> x, y;
+    for (int64_t i = 0; i < 4 * m; ++i) x.push_back(static_cast<float>((i + round) % 5));
+    for (int64_t i = 0; i < m; ++i)
+      for (size_t j = 0; j < 3; ++j)
+        y.push_back(32 * (x[static_cast<size_t>(4 * i) + j] + x[static_cast<size_t>(4 * i) + 3] +
+                          10 * static_cast<float>(j + 1)));
+    EXPECT_EQ(run({{{m, 4}, x}})[0].floats, y) << m << " " << round;
+  }
+  int products() { return library().calls("cublasLtMatmul"); }
+  int graphs() { return driver().calls("cuGraphLaunch"); }
+};
+
+// In the order of the program, whatever is put off.
+TEST_F(GpuVendorRows, RoutinesAreCapturedWithTheirRows) {
+  library().set(0, 1, 4096);  // with a workspace, which is the session's
+  load(rows_of_launches());
+  for (int round = 0; round < 6; ++round)
+    for (const int64_t m : {1, 5}) check(m, round);
+  const int called = products(), launched = driver().calls("cuLaunchKernel"), whole = graphs();
+  EXPECT_GT(driver().calls("cuStreamBeginCapture_v2"), 0);
+  EXPECT_EQ(driver().calls("cuStreamBeginCapture_v2"), driver().calls("cuStreamEndCapture"));
+  for (int round = 0; round < 4; ++round)
+    for (const int64_t m : {1, 5}) check(m, round);
+  EXPECT_EQ(products(), called) << "the library is not asked";
+  EXPECT_EQ(driver().calls("cuLaunchKernel"), launched);
+  EXPECT_EQ(graphs(), whole + 4 * 2 * 2);
+}
+
+// A run with a profile starts each by itself, and what is known serves the next one without.
+TEST_F(GpuVendorRows, ProfilesSeeEachRoutine) {
+  load(rows_of_launches());
+  for (int round = 0; round < 4; ++round) check(2, round);
+  const int called = products(), whole = graphs();
+  session_->set_profiling(true);
+  check(2, 7);
+  EXPECT_EQ(products(), called + 2);
+  EXPECT_EQ(graphs(), whole);
+  EXPECT_THAT(
+      session_->profiler().json(model_->executable()),
+      AllOf(HasSubstr("\"implementation\":\"cublaslt.matmul\""), Not(HasSubstr("graphs_refused"))));
+  session_->set_profiling(false);
+  check(2, 8);
+  EXPECT_EQ(products(), called + 2);
+  EXPECT_EQ(graphs(), whole + 2);
+}
+
+// Whatever fails of a capture: the row runs as before, and the profile tells why.
+TEST_F(GpuVendorRows, WithoutACaptureOneByOne) {
+  const auto attempt = [&](const char* function, const auto& fail, const char* said) {
+    SCOPED_TRACE(function);
+    load(rows_of_launches());
+    for (int round = 0; round < 2; ++round) check(3, round);
+    const int called = products(), whole = graphs();
+    fail(function);
+    for (int round = 0; round < 4; ++round) check(3, round);
+    EXPECT_EQ(graphs(), whole + 4) << "the row without a routine has one";
+    EXPECT_GE(products(), called + 2 * 4);
+    session_->set_profiling(true);
+    check(3, 0);
+    EXPECT_THAT(session_->profiler().json(model_->executable()),
+                AllOf(HasSubstr("\"graphs_refused\":{\"last\":\"" + std::string(said)),
+                      HasSubstr("\"rows\":1}")));
+    EXPECT_THAT(
+        session_->profiler().table(model_->executable()),
+        HasSubstr("1 row of launches had no CUDA graph; of the last: " + std::string(said)));
+  };
+  const auto of_driver = [&](int result) {
+    return [this, result](const char* function) { driver().fail(function, 1, result); };
+  };
+  attempt("cuStreamBeginCapture_v2", of_driver(900), "cuStreamBeginCapture gave");
+  attempt("cuStreamEndCapture", of_driver(901), "cuStreamEndCapture gave");
+  attempt("cuGraphAddChildGraphNode", of_driver(801), "cuGraphAddChildGraphNode gave");
+  for (const int status : {3, 14, 15})
+    attempt(
+        "cublasLtMatmul", [&](const char* function) { library().fail(function, 1, status); },
+        "cublasLtMatmul gave status");
+}
+
+// What gave its memory back has its workspace elsewhere: what is known does not fit any more.
+TEST_F(GpuVendorRows, WorkspacesMayMove) {
+  library().set(0, 1, 1 << 20);
+  load(rows_of_launches());
+  for (int round = 0; round < 4; ++round) check(4, round);
+  session_->trim();
+  cuda_device().trim();
+  void* const other = cuda_device().allocate(1 << 20);
+  for (int round = 0; round < 6; ++round) check(4, round);
+  cuda_device().free(other, 1 << 20);
+}
+
+TEST_F(GpuVendorRows, MayBeTurnedOff) {
+  const ScopedVariable off("NIMBLE_CUDA_GRAPHS", "off");
+  load(rows_of_launches());
+  for (int round = 0; round < 4; ++round) check(2, round);
+  EXPECT_EQ(graphs(), 0);
+  EXPECT_EQ(products(), 8);
+  EXPECT_EQ(driver().calls("cuStreamBeginCapture_v2"), 0);
 }
 
 // Models have their handle with them: two at once, and one after the other.

@@ -160,6 +160,36 @@ TEST_F(CublasLt, WhatFollowsIsRight) {
     }
 }
 
+// Where the call says so, and there alone.
+TEST_F(CublasLt, FactorsAreRoundedWhereTheyMay) {
+  const float fine = 1 + 0x1p-12F;  // more than ten bits of fraction
+  for (const bool tf32 : {false, true}) {
+    library().reset();
+    add({3, 1});
+    add({1, 2});
+    add({3, 2});
+    operands_[0].values.assign(3, fine);
+    device_->copy_in(operands_[0].data(), operands_[0].values.data(), 3 * sizeof(float));
+    VendorCall c = call();
+    c.tf32 = tf32;
+    prepare(c);
+    std::string why;
+    const auto ready = routine_->find(tensors(), &why);
+    ASSERT_TRUE(ready) << why;
+    start(*ready);
+    const std::vector<float> y = read(operands_[2]), w = operands_[1].values;
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], (tf32 ? 1 : fine) * w[i % 2]) << i;
+    EXPECT_EQ(std::string(library().products()).find(", tf32") != std::string::npos, tf32);
+    clear();
+  }
+  add({3, 4}, DType::kBF16);
+  add({4, 2}, DType::kBF16);
+  add({3, 2});
+  VendorCall c = call();
+  c.tf32 = true;
+  EXPECT_THAT(refusal(c, Status::kUnsupported), HasSubstr("only factors of f32"));
+}
+
 TEST_F(CublasLt, NarrowOperandsAreSummedInF32) {
   for (const DType result : {DType::kF32, DType::kBF16}) {
     add({7, 24}, DType::kBF16);
@@ -376,8 +406,7 @@ TEST_F(CublasLt, AnyCallMayFail) {
           std::string why;
           const auto ready = routine_->find(tensors(), &why);
           if (ready) {
-            device_->enter();
-            ready->start(tensors(), nullptr);
+            start(*ready);
             done = true;
           }
           said = why;

@@ -11,6 +11,7 @@
 
 #include "vm/library/cudnn_binding.h"
 #include "vm/library/test/gpu_routine_harness.h"
+#include "vm/runtime/cuda_graph.h"
 
 namespace nimble::rt {
 namespace {
@@ -236,8 +237,7 @@ TEST_F(Cudnn, NansAreKept) {
   std::string why;
   const auto ready = routine_->find(tensors(), &why);
   ASSERT_TRUE(ready) << why;
-  device_->enter();
-  ready->start(tensors(), nullptr);
+  start(*ready);
   const std::vector<float> y = read(operands_.back());
   for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i == 4) << i;
 }
@@ -291,6 +291,48 @@ TEST_F(Cudnn, PlansAreMadeOnce) {
   EXPECT_EQ(library().calls("cudnnBackendCreateDescriptor"), made + 1) << "what each call has";
 }
 
+// The library's handle goes to the stream that is captured, and back for what is started next.
+TEST_F(Cudnn, CallsAreCaptured) {
+  VendorCall c = convolution({1, 3, 7, 5}, {4, 3, 3, 3}, windows());
+  c.then = {{VendorOp::kRelu}};
+  result(&c);
+  prepare(c);
+  std::string why;
+  const auto ready = routine_->find(tensors(), &why);
+  ASSERT_TRUE(ready) << why;
+  std::vector<void*> data;
+  for (const Operand& o : operands_) data.push_back(o.data());
+  const CudaLaunch::Captured captured = [&](cuda::Stream stream) {
+    ready->start(data, nullptr, stream);
+  };
+  CudaLaunch launch;
+  launch.captured = &captured;
+  const std::vector<float> right = expected(c), nothing(right.size(), -1.0F);
+  const auto forget = [&] {
+    device_->copy_in(operands_.back().data(), nothing.data(), nothing.size() * sizeof(float));
+  };
+  // What fails while it is captured is told, and the next one is captured.
+  library().fail("cudnnBackendExecute", 1, 5000);
+  EXPECT_THROW(CudaGraph(*device_, {&launch, 1}), Error);
+  forget();
+  {
+    CudaGraph graph(*device_, {&launch, 1});
+    EXPECT_EQ(read(operands_.back()), nothing) << "nothing has been done yet";
+    for (int i = 0; i < 2; ++i) {
+      forget();
+      device_->enter();
+      graph.start();
+      EXPECT_EQ(read(operands_.back()), right);
+    }
+    EXPECT_EQ(library().calls("cudnnBackendExecute"), 2);
+    forget();
+    start(*ready);
+    EXPECT_EQ(read(operands_.back()), right);
+    device_->synchronize();
+  }
+  EXPECT_EQ(library().calls("cudnnSetStream"), 3) << "the device's, the other, the device's";
+}
+
 TEST_F(Cudnn, ResultsWithoutElementsTakeNothing) {
   for (const Shape& x : {Shape{0, 3, 7, 5}, Shape{1, 3, 2, 5}}) {
     VendorCall c = convolution(x, {4, 3, 3, 3}, windows());
@@ -300,7 +342,8 @@ TEST_F(Cudnn, ResultsWithoutElementsTakeNothing) {
     std::string why;
     const auto ready = routine_->find(tensors(), &why);
     ASSERT_TRUE(ready) << why;
-    ready->start(tensors(), nullptr);
+    EXPECT_TRUE(ready->empty());
+    start(*ready);
     clear();
   }
   EXPECT_EQ(library().calls("cudnnBackendExecute"), 0);
@@ -401,8 +444,7 @@ TEST_F(Cudnn, AnyCallMayFail) {
           std::string why;
           const auto ready = routine_->find(tensors(), &why);
           if (ready) {
-            device_->enter();
-            ready->start(tensors(), nullptr);
+            start(*ready);
             done = true;
           }
           said = why;

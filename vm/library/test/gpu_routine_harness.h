@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "vm/base/error.h"
+#include "vm/base/half.h"
 #include "vm/base/test/scoped_variable.h"
 #include "vm/executable/vendor_call.h"
 #include "vm/library/registry.h"
@@ -92,7 +93,7 @@ class GpuRoutine : public ::testing::Test {
     o.block = device_->allocate(o.bytes);
     std::vector<uint8_t> raw(bytes);
     for (size_t i = 0; i < o.values.size(); ++i) {
-      const uint16_t half = narrow(o.values[i]);
+      const uint16_t half = dtype == DType::kF16 ? f16_from_f32(o.values[i]) : narrow(o.values[i]);
       if (dtype == DType::kF32)
         std::memcpy(&raw[4 * i], &o.values[i], 4);
       else
@@ -111,7 +112,7 @@ class GpuRoutine : public ::testing::Test {
       if (o.dtype == DType::kF32)
         std::memcpy(&out[i], &raw[4 * i], 4);
       else
-        out[i] = widen(half);
+        out[i] = o.dtype == DType::kF16 ? f32_from_f16(half) : widen(half);
     }
     return out;
   }
@@ -153,6 +154,13 @@ class GpuRoutine : public ::testing::Test {
     EXPECT_EQ(routine_->find(tensors(), &why), nullptr);
     return why;
   }
+  // Starts it in the device's order.
+  void start(const DeviceCall& call, void* space = nullptr) {
+    std::vector<void*> data;
+    for (const Operand& o : operands_) data.push_back(o.data());
+    device_->enter();
+    call.start(data, space, device_->stream());
+  }
   // Starts it and compares the result with loops.
   void expect_right(const exec::VendorCall& c) {
     std::string why;
@@ -160,8 +168,7 @@ class GpuRoutine : public ::testing::Test {
     ASSERT_TRUE(ready) << why;
     const size_t bytes = ready->workspace_bytes();
     void* space = bytes > 0 ? device_->allocate(bytes) : nullptr;
-    device_->enter();
-    ready->start(tensors(), space);
+    start(*ready, space);
     if (space) device_->free(space, bytes);
     const std::vector<float> found = read(operands_.back()), right = expected(c);
     ASSERT_EQ(found.size(), right.size());

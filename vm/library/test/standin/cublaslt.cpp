@@ -24,6 +24,7 @@ namespace {
 constexpr int kOk = 0, kNotInitialized = 1, kInvalidValue = 7, kExecutionFailed = 13,
               kNotSupported = 15;
 constexpr int kF32 = 0, kBF16 = 14;
+constexpr int kComputeTf32 = 77;
 
 struct Handle {};
 struct Layout {
@@ -33,6 +34,7 @@ struct Layout {
   int32_t batch = 1;
 };
 struct Product {
+  int compute = 68;
   int32_t transpose_a = 0, transpose_b = 0;
   uint32_t epilogue = 1;
   uint64_t bias = 0;
@@ -106,6 +108,16 @@ void store(void* data, int type, int64_t at, float v) {
       static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// Under TF32 the bits behind ten of fraction are cut off: an engine may do so.
+float factor(const Product& p, float v) {
+  if (p.compute != kComputeTf32) return v;
+  uint32_t bits = 0;
+  std::memcpy(&bits, &v, sizeof bits);
+  bits &= ~uint32_t{0x1fff};
+  std::memcpy(&v, &bits, sizeof bits);
+  return v;
+}
+
 size_t size_of(int type) {
   return type == kF32 ? 4 : 2;
 }
@@ -125,7 +137,7 @@ struct Started {
 };
 
 int run(void* context) {
-  const std::unique_ptr<Started> s(static_cast<Started*>(context));
+  const auto* s = static_cast<const Started*>(context);
   const auto memory = [](uint64_t address, size_t bytes) {
     return standin::driver().host_of(address, bytes);
   };
@@ -150,8 +162,8 @@ int run(void* context) {
               s->what.transpose_a ? k + row * s->a.leading : row + k * s->a.leading;
           const int64_t of_b =
               s->what.transpose_b ? col + k * s->b.leading : k + col * s->b.leading;
-          sum += value(a, s->a.type, of_a + i * s->a.stride) *
-                 value(b, s->b.type, of_b + i * s->b.stride);
+          sum += factor(s->what, value(a, s->a.type, of_a + i * s->a.stride)) *
+                 factor(s->what, value(b, s->b.type, of_b + i * s->b.stride));
         }
         float v = s->alpha * sum;
         const int64_t at = row + col * s->d.leading + i * s->d.stride;
@@ -210,7 +222,7 @@ bool fits(const Product& p, const Layout& a, const Layout& b, const Layout& c, c
   return rows(a, p.transpose_a) == d.rows && columns(b, p.transpose_b) == d.columns &&
          columns(a, p.transpose_a) == rows(b, p.transpose_b) && c.rows == d.rows &&
          c.columns == d.columns && a.type == b.type && c.type == d.type &&
-         (d.type == kF32 || a.type == kBF16);
+         (d.type == kF32 || a.type == kBF16) && (p.compute != kComputeTf32 || a.type == kF32);
 }
 
 }  // namespace
@@ -261,8 +273,11 @@ int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* va
 }
 int cublasLtMatmulDescCreate(void** product, int compute, int scale) {
   ENTER;
-  if (compute != 68 || scale != kF32) return violate("sums of another type");
-  return make(state().products, product, Product{});
+  if ((compute != 68 && compute != kComputeTf32) || scale != kF32)
+    return violate("sums of another type");
+  Product p;
+  p.compute = compute;
+  return make(state().products, product, p);
 }
 int cublasLtMatmulDescDestroy(void* product) {
   ENTER;
@@ -365,9 +380,10 @@ int cublasLtMatmul(void* handle, void* product, const void* alpha, uint64_t at_a
   s.log += std::to_string(p.d.rows) + " x " + std::to_string(p.d.columns) + " by " +
            std::to_string(p.what.transpose_a ? p.a.rows : p.a.columns) + ", batch " +
            std::to_string(p.d.batch) + ", epilogue " + std::to_string(p.what.epilogue) +
-           (p.beta != 0 ? ", added" : "") + "\n";
-  if (standin::driver().add_work(stream, run, started.get()) != 0) return kExecutionFailed;
-  started.release();
+           (p.beta != 0 ? ", added" : "") + (p.what.compute == kComputeTf32 ? ", tf32" : "") + "\n";
+  const auto drop = [](void* what) { delete static_cast<Started*>(what); };
+  if (standin::driver().add_work(stream, run, drop, started.release()) != 0)
+    return kExecutionFailed;
   return kOk;
 }
 

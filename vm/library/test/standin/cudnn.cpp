@@ -207,9 +207,9 @@ int cudnnBackendExecute(void* handle, void* plan, void* pack) {
   std::string told;
   if (const int bad = prepare(*p, *v, e.get(), &told)) return bad;
   s.log += told + "\n";
-  if (standin::driver().add_work(static_cast<Handle*>(handle)->stream, run, e.get()) != 0)
+  const auto drop = [](void* what) { delete static_cast<Execution*>(what); };
+  if (standin::driver().add_work(static_cast<Handle*>(handle)->stream, run, drop, e.release()) != 0)
     return kExecutionFailed;
-  e.release();
   return kOk;
 }
 

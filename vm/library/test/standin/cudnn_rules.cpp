@@ -17,12 +17,47 @@ int close_tensor(const Descriptor& d) {
   if (!has(d, {900, 901, 902, 903, 906})) return violate("a tensor that is not whole");
   const Shape dims = d.all<int64_t>(902), strides = d.all<int64_t>(903);
   if (dims.size() != 4 || strides.size() != 4) return violate("a tensor without four axes");
+  const int type = d.one<int>(901, -1);
+  if (type != kF32 && type != kF16 && type != kBF16)
+    return violate("a tensor of another type", kNotSupported);
+  // Of attention's heads lie side by side in a row; others are dense in their order.
+  const bool heads = type != kF32;
+  const size_t order[] = {0, heads ? size_t{2} : 1, heads ? size_t{1} : 2, 3};
   int64_t dense = 1;
-  for (size_t i = 4; i-- > 0; dense *= dims[i])
-    if (dims[i] < 1 || strides[i] != dense) return violate("a tensor that is not dense");
-  if (d.one<int>(901, -1) != 0) return violate("a tensor that is not f32", kNotSupported);
+  for (size_t i = 4; i-- > 0; dense *= dims[order[i]])
+    if (dims[order[i]] < 1 || strides[order[i]] != dense)
+      return violate("a tensor that is not dense");
+  if (d.one<bool>(908) && (dense != 1 || d.one<bool>(907)))
+    return violate("a value that is more than one number");
   const int64_t alignment = d.one<int64_t>(900);
-  if (alignment < 4 || (alignment & (alignment - 1)) != 0) return violate("an odd alignment");
+  if (alignment < (heads ? 2 : 4) || (alignment & (alignment - 1)) != 0)
+    return violate("an odd alignment");
+  return kOk;
+}
+
+// As NVIDIA's header says of it, without what is not set here.
+int close_attention(const Descriptor& d) {
+  if (!has(d, {2800, 2801, 2802, 2803, 2805})) return violate("attention that is not whole");
+  Shape dims[4];
+  int type = -1;
+  for (int i = 0; i < 4; ++i) {
+    const Descriptor* t = find(d.one<void*>(2800 + i), kTensor);
+    if (!t || t->one<bool>(907) || t->one<bool>(908))
+      return violate("attention of what is no tensor in memory");
+    dims[i] = t->all<int64_t>(902);
+    if (i > 0 && t->one<int>(901) != type) return violate("attention of several types");
+    type = t->one<int>(901);
+  }
+  if (type != kF16 && type != kBF16) return violate("attention of f32", kNotSupported);
+  const Shape &q = dims[0], &k = dims[1], &v = dims[2], &y = dims[3];
+  for (const Shape* other : {&k, &v, &y})
+    if ((*other)[0] != q[0] || (*other)[1] != q[1])
+      return violate("entries or heads of attention that do not match");
+  if (k[3] != q[3] || v[2] != k[2] || y[2] != q[2] || y[3] != v[3])
+    return violate("extents of attention that do not match");
+  const Descriptor* scale = find(d.one<void*>(2805), kTensor);
+  if (!scale || !scale->one<bool>(908) || scale->one<int>(901) != kF32)
+    return violate("a scale that is no number of the host's");
   return kOk;
 }
 
@@ -60,6 +95,8 @@ int close(Descriptor& d) {
       return kOk;
     case kForward:
       return close_forward(d);
+    case kAttention:
+      return close_attention(d);
     case kPointwise:
       if (d.attributes.contains(2) && (d.attributes.at(2).type != 10 || d.one<int>(0) != 100))
         return violate("NaN is asked for where there is no choice");
@@ -77,7 +114,7 @@ int close(Descriptor& d) {
       if (!state().handles.contains(d.one<void*>(800)) || d.all<void*>(801).empty())
         return violate("a graph that is not whole");
       for (void* o : d.all<void*>(801))
-        if (!find(o, kForward) && !find(o, kPointwiseOperation))
+        if (!find(o, kForward) && !find(o, kPointwiseOperation) && !find(o, kAttention))
           return violate("a graph of what is no operation");
       return kOk;
     case kHeuristics:

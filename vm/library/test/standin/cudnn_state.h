@@ -14,6 +14,7 @@
 
 namespace standin::cudnn {
 
+inline constexpr int kF32 = 0, kF16 = 2, kBF16 = 9;  // types of elements
 inline constexpr int kOk = 0, kBadParameter = 2000, kNotSupported = 3000, kExecutionFailed = 5000;
 
 enum Kind : int {
@@ -27,7 +28,8 @@ enum Kind : int {
   kPointwiseOperation = 13,
   kGraph = 15,
   kPack = 16,
-  kTensor = 17
+  kTensor = 17,
+  kAttention = 41
 };
 
 struct EngineOf {
@@ -91,6 +93,9 @@ using Shape = std::vector<int64_t>;
 // What is executed, as it was then: descriptors may go before the stream comes to it.
 struct Operation {
   bool convolution = false;
+  int attention = -1;  // the type of its elements; -1: it is none
+  int64_t v = 0;       // of attention, beside x and b: queries and keys
+  float scale = 1;
   int mode = 0;
   bool keeps_nans = false;      // of a ReLU; the default is not told, here it is another number
   int64_t x = 0, b = 0, y = 0;  // ids; 0: none
@@ -107,7 +112,7 @@ struct Execution {
 
 // What is to be executed of a plan and its memory, and how it is `told` to tests: a status.
 int prepare(const Descriptor& plan, const Descriptor& pack, Execution* e, std::string* told);
-// Executes it, an Execution that it takes, when the stream comes to it: a result of the driver's.
+// Executes it, an Execution, whenever the stream comes to it: a result of the driver's.
 int run(void* execution);
 
 }  // namespace standin::cudnn

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -115,14 +116,12 @@ void* host_address(uint64_t address, size_t bytes) {
   violate("a library gets memory that the device has not");
   return nullptr;
 }
-int add_work(void* stream, int (*run)(void*), void* what) {
-  State& s = state();
-  const std::lock_guard lock(s.calls.mutex());
+int add_work(void* stream, int (*run)(void*), void (*drop)(void*), void* what) {
+  const std::shared_ptr<void> kept(what, drop);
+  const std::lock_guard lock(state().calls.mutex());
   if (const int bad = enter("add_work")) return bad;
-  auto* const to = static_cast<Stream*>(stream);
-  if (!s.streams.contains(to)) return violate("a stream that is none", kInvalidHandle);
-  to->work.push_back([=] { return run(what); });
-  return kOk;
+  return add_to_stream(
+      static_cast<Stream*>(stream), [=] { return run(kept.get()); }, nullptr);
 }
 
 }  // namespace
@@ -242,7 +241,10 @@ int cuDevicePrimaryCtxReset_v2(int) {
   s.sticky = 0;
   for (const auto& [at, size] : s.memory) std::free(at);
   for (const auto& [at, size] : s.pinned) std::free(at);
-  for (Stream* stream : s.streams) delete stream;
+  for (Stream* stream : s.streams) {
+    delete stream->capture;
+    delete stream;
+  }
   for (Event* event : s.events) delete event;
   for (Module* module : s.modules) delete module;
   for (Graph* graph : s.graphs) delete graph;

@@ -49,9 +49,11 @@ struct StandInCuda : StandIn {
   // For stand-ins of libraries that work in the driver's streams. The host's address of these bytes
   // of the device; nullptr, noted as a violation, where it has not all of them.
   void* (*host_of)(uint64_t address, size_t bytes);
-  // Lets a stream do this, in its order; what it returns is a result of the driver's. Refused, and
-  // noted, without a current context or for no stream.
-  int (*add_work)(void* stream, int (*run)(void* what), void* what);
+  // Lets a stream do this, in its order, or each time that the graph runs into which the stream is
+  // captured; what it returns is a result of the driver's. Behind the last time, or at once where
+  // it is refused, `what` is dropped. Refused, and noted, without a current context or for no
+  // stream.
+  int (*add_work)(void* stream, int (*run)(void* what), void (*drop)(void* what), void* what);
   // In a kernel: it takes so much longer, by the device's clock.
   void (*take)(float milliseconds);
   // Each piece of work takes so long from now on; a millisecond after the reset.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "vm/runtime/test/standin/assembly.h"
 #include "vm/runtime/test/standin/cuda_state.h"
@@ -107,18 +108,12 @@ namespace {
 int launch(Function* function, const std::array<unsigned, 3>& grid,
            const std::array<unsigned, 3>& block, unsigned shared, Stream* stream, void** parameters,
            void** extra, bool together) {
-  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
   Module* module = nullptr;
   std::function<int()> work;
   if (const int bad = prepare_launch(function, grid.data(), block.data(), shared, parameters, extra,
                                      &module, &work, together))
     return bad;
-  ++module->pending;
-  stream->work.push_back([module, work] {
-    --module->pending;
-    return work();
-  });
-  return kOk;
+  return add_to_stream(stream, std::move(work), module);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ bool is_pinned(const void* at, size_t bytes) {
 
 int add_copy(Stream* stream, void* to, const void* from, size_t bytes,
              std::vector<std::pair<Address, size_t>> needs) {
-  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  if (const int bad = expect_plain(stream)) return bad;
   for (const auto& [at, size] : needs)
     if (!on_device(at, size)) return violate("a copy beyond what was allocated");
   stream->work.push_back([=] {
@@ -50,6 +50,7 @@ extern "C" {
 
 int cuMemAlloc_v2(Address* memory, size_t bytes) {
   ENTER();
+  if (const int bad = expect_no_capture(__func__)) return bad;
   if (bytes == 0) return violate("an allocation of nothing");
   auto* host = static_cast<uint8_t*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   if (!host) return 2;
@@ -60,6 +61,7 @@ int cuMemAlloc_v2(Address* memory, size_t bytes) {
 }
 int cuMemFree_v2(Address memory) {
   ENTER();
+  if (const int bad = expect_no_capture(__func__)) return bad;
   const int result = drain_all();
   const auto at = state().memory.find(host_of(memory));
   if (at == state().memory.end()) return violate("memory is freed that was not allocated");
@@ -69,12 +71,14 @@ int cuMemFree_v2(Address memory) {
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   ENTER();
+  if (const int bad = expect_no_capture(__func__)) return bad;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   state().pinned[static_cast<uint8_t*>(*memory)] = bytes;
   return kOk;
 }
 int cuMemFreeHost(void* memory) {
   ENTER();
+  if (const int bad = expect_no_capture(__func__)) return bad;
   drain_all();
   const auto at = state().pinned.find(static_cast<uint8_t*>(memory));
   if (at == state().pinned.end()) return violate("pinned memory is freed that is none");
@@ -105,7 +109,7 @@ int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream* stream)
 }
 int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Stream* stream) {
   ENTER();
-  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  if (const int bad = expect_plain(stream)) return bad;
   if (!on_device(to, bytes)) return violate("memory is set beyond what was allocated");
   stream->work.push_back([=] {
     if (!on_device(to, bytes)) return violate("memory is set that was freed meanwhile");

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "vm/runtime/test/standin/calls.h"
@@ -21,7 +22,8 @@ namespace standin::cuda {
 
 inline constexpr int kOk = 0, kInvalidValue = 1, kNotInitialized = 3, kNoDevice = 100,
                      kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
-                     kInvalidHandle = 400, kNotFound = 500, kTooManyBlocks = 720;
+                     kInvalidHandle = 400, kNotFound = 500, kTooManyBlocks = 720,
+                     kCaptureUnsupported = 900, kCaptureInvalidated = 901;
 inline constexpr int kMultiprocessors = 132;
 #ifdef NIMBLE_STANDIN_OLD
 inline constexpr int kVersion = 12000;
@@ -51,6 +53,9 @@ struct Module {
 };
 struct Stream {
   std::deque<std::function<int()>> work;
+  struct Graph* capture = nullptr;  // into which it is captured now
+  std::thread::id captured_by;
+  bool spoiled = false;  // by what no graph may have
 };
 struct Event {
   bool times = true, recorded = false, done = false;
@@ -61,7 +66,7 @@ struct Graph {
   struct Node {
     std::vector<Node*> after;
     std::function<int()> work;
-    Module* module = nullptr;
+    std::set<Module*> modules;
   };
   std::vector<Node*> nodes;  // in the order in which they were added
   ~Graph() {
@@ -110,6 +115,13 @@ bool on_device(Address at, size_t bytes);
 // ---- streams
 
 bool is_sticky(int result);
+// Of a stream that does what it is told: kOk. What is done to one that is captured is noted, and
+// spoils it.
+int expect_plain(Stream* stream);
+// Of a call that the driver does not make while its thread captures: kOk where it does not.
+int expect_no_capture(const char* name);
+// Kernels' work behind what the stream has: to be done, or into the graph that it is captured into.
+int add_to_stream(Stream* stream, std::function<int()> work, Module* module);
 // Does what waits in a stream, or in all of them.
 int drain(Stream* stream);
 int drain_all();

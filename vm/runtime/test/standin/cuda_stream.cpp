@@ -7,6 +7,40 @@ bool is_sticky(int result) {
   return result == 700 || (result > 701 && result < 720);
 }
 
+int expect_plain(Stream* stream) {
+  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  if (!stream->capture) return kOk;
+  stream->spoiled = true;
+  return violate("a stream that is captured is used for what no graph has", kCaptureUnsupported);
+}
+
+int expect_no_capture(const char* name) {
+  for (Stream* stream : state().streams)
+    if (stream->capture && stream->captured_by == std::this_thread::get_id()) {
+      stream->spoiled = true;
+      return violate(std::string(name) + " while the thread captures", kCaptureUnsupported);
+    }
+  return kOk;
+}
+
+int add_to_stream(Stream* stream, std::function<int()> work, Module* module) {
+  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  if (Graph* graph = stream->capture) {
+    auto* node = new Graph::Node;
+    if (!graph->nodes.empty()) node->after.push_back(graph->nodes.back());
+    node->work = std::move(work);
+    if (module) node->modules.insert(module);
+    graph->nodes.push_back(node);
+    return kOk;
+  }
+  if (module) ++module->pending;
+  stream->work.push_back([module, work = std::move(work)] {
+    if (module) --module->pending;
+    return work();
+  });
+  return kOk;
+}
+
 int drain(Stream* stream) {
   State& s = state();
   while (!stream->work.empty()) {
@@ -35,14 +69,15 @@ int cuStreamCreate(Stream** stream, unsigned) {
 }
 int cuStreamDestroy_v2(Stream* stream) {
   ENTER();
-  if (state().streams.erase(stream) == 0) return violate("a stream that is none", kInvalidHandle);
+  if (const int bad = expect_plain(stream)) return bad;
+  state().streams.erase(stream);
   if (!stream->work.empty()) violate("a stream is destroyed before its work is done");
   delete stream;
   return kOk;
 }
 int cuStreamSynchronize(Stream* stream) {
   ENTER();
-  if (!state().streams.contains(stream)) return violate("a stream that is none", kInvalidHandle);
+  if (const int bad = expect_plain(stream)) return bad;
   return drain(stream);
 }
 int cuEventCreate(Event** event, unsigned flags) {
@@ -63,8 +98,8 @@ int cuEventDestroy_v2(Event* event) {
 }
 int cuEventRecord(Event* event, Stream* stream) {
   ENTER();
-  if (!state().events.contains(event) || !state().streams.contains(stream))
-    return violate("an event or a stream that is none", kInvalidHandle);
+  if (!state().events.contains(event)) return violate("an event that is none", kInvalidHandle);
+  if (const int bad = expect_plain(stream)) return bad;
   event->recorded = true;
   event->done = false;
   event->stream = stream;

@@ -170,6 +170,9 @@ struct TrialReport {
 // The error class of what a machine could not run for lack of something: a vendor's library, or the
 // version of it that the candidate was made for. It says nothing about the candidate.
 inline constexpr char kNotAvailable[] = "not-available";
+// Of a trial whose candidate compiles and is not measured, for what its code takes of a GPU. Its
+// state is that of one that does not compile: nothing of it ran.
+inline constexpr char kPruned[] = "pruned";
 
 // A trial that the worker's machine could not run, and why. It stays open, is written down as a
 // FailureLog of that class, and the job no longer waits for it.

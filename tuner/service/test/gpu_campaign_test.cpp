@@ -359,7 +359,7 @@ class PrunedGpuCampaign : public GpuCampaign {
       }
       EXPECT_EQ(t.trial.key.role, db::Role::kSearch) << candidate;
       EXPECT_EQ(t.trial.state, TrialState::kCompileFailed) << candidate << t.trial.message;
-      EXPECT_EQ(t.trial.error_class, kPruned);
+      EXPECT_EQ(t.trial.error_class, db::kPruned);
       EXPECT_THAT(t.trial.message, HasSubstr(kind.why)) << candidate;
       ++out[kind.why];
     }

@@ -11,7 +11,6 @@
 #include <iostream>
 #include <thread>
 
-#include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
 #include "tuner/service/measuring.h"
@@ -19,6 +18,7 @@
 #include "tuner/service/status.h"
 #include "tuner/service/submission.h"
 #include "tuner/service/task_state.h"
+#include "tuner/service/tuning_machine.h"
 #include "tuner/tools/tune_arguments.h"
 #include "tuner/tools/vendor_column.h"
 #include "vm/arguments/command_line.h"
@@ -69,24 +69,24 @@ std::string short_of(const std::string& id) {
 
 int submit(const Arguments& a, const std::string& command) {
   const auto store = open(a, true, true);  // before the model is read: what fails here fails first
-  const bool here = a.hardware.empty() || a.hardware == "this";
-  const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
-  if (const std::optional<int> capability = db::gpu_capability(hardware))
-    throw Error(Status::kUnsupported, "--hardware " + a.hardware,
-                fmt::format("{} is a GPU, and a fleet measures for CPUs alone",
-                            printable(hardware.model_name)),
-                "run nimble tune --target with the GPU's architecture on a machine that has it");
-  // "native" is the level of the machine that will measure.
+  const bool unnamed = a.hardware.empty() || a.hardware == "this";
   const bool native = a.options.target == "native";
-  const kernels::TargetInfo target = native && !here ? kernels::target_of_isa(hardware.isa)
-                                                     : kernels::target_by_name(a.options.target);
-  tuner::require_cpu(target, "a fleet measures");
-  if (here && !host_cpu().has(target.level))
+  std::optional<kernels::TargetInfo> named;
+  if (!native) named = kernels::target_by_name(a.options.target);
+  const bool of_gpu = named && named->is_gpu();
+  const db::Hardware hardware = !unnamed ? db::find_hardware(*store, a.hardware)
+                                : of_gpu ? tuner::gpu_of_fleet(*store, *named)
+                                         : db::host_hardware();
+  // "native" is the level of the machine that will measure.
+  const kernels::TargetInfo target = native && unnamed
+                                         ? kernels::target_by_name("native")
+                                         : tuner::target_on(a.options.target, hardware);
+  if (!target.is_gpu() && unnamed && !host_cpu().has(target.level))
     throw Error(
         Status::kUnsupported, "--target " + a.options.target,
         fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
         "give --hardware, or a lower level");
-  if (!here && a.options.threads.empty())
+  if (!target.is_gpu() && !unnamed && a.options.threads.empty())
     throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
                 "how many threads such a machine has is not known here", "give --threads");
   std::vector<std::string> skipped;
@@ -227,6 +227,7 @@ Table task_table(const tuner::CampaignStatus& s) {
                 }},
                "trials",
                "failed",
+               "pruned",
                tools::vendor_column(),
                {"spent_s", "used", seconds}});
   const Json all = json_of(s);
@@ -236,6 +237,7 @@ Table task_table(const tuner::CampaignStatus& s) {
     t["best"] = state.best_ratio > 0 ? Json(state.best_ratio) : Json();
     t["trials"] = state.trials;
     t["failed"] = state.failed;
+    t["pruned"] = state.pruned;
     t["spent_s"] = state.spent_s;
     if (state.vendor) t["vendor"] = Json::parse(db::json_text(*state.vendor));
     table.add_object(std::move(t));
@@ -457,7 +459,8 @@ int run(int argc, char** argv) {
   submit_command
       ->add_option("--hardware", a.hardware,
                    "The kind of machine that is to measure: the beginning of a fingerprint or part "
-                   "of the processor's name, as nimble db show hardware lists them (default: this)")
+                   "of the processor's or GPU's name, as nimble db show hardware lists them "
+                   "(default: this; of a GPU's --target the database's only such GPU, too)")
       ->type_name("KIND");
   a.tune.add_campaign(*submit_command, a.options);
   CLI::App* list_command = command("list", "List all campaigns, the newest first",

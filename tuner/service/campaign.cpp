@@ -132,6 +132,7 @@ class Driver {
     ModelTasks model = tasks_of_model(options, on_.target, &report_.skipped);
     policy_ = std::move(model.policy);
     tasks_ = std::move(model.tasks);
+    report_.cpu_kernels = model.cpu_kernels;
     hardware_ = store_->put(on_.hardware);
     toolchain_ = store_->put(on_.toolchain);
   }

@@ -13,6 +13,7 @@
 
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
+#include "db/store/place.h"
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
 #include "tuner/service/status.h"
@@ -28,6 +29,7 @@
 #include "vm/base/file.h"
 #include "vm/base/json_text.h"
 #include "vm/base/printable.h"
+#include "vm/base/text_table.h"
 
 namespace nimble {
 namespace {
@@ -111,6 +113,10 @@ int submit(const Arguments& a, const std::string& command) {
   std::cerr << fmt::format("{} workloads for {}, {} machine-seconds\n",
                            s.tasks.size() * s.threads.size(), printable(hardware.model_name),
                            store->campaign(campaign)->budget_s);
+  std::cerr << tools::beside_text(
+      model.cpu_kernels, target.level,
+      fmt::format("nimble campaigns submit {} --db {}", shell_word(a.options.model),
+                  shell_word(db::printable_place(a.database))));
   return kExitOk;
 }
 

@@ -214,6 +214,7 @@ class FleetWorker {
     db::JobRequest request;
     request.worker = worker_;
     request.campaign = options_.campaign;
+    request.hardware = options_.jobs_for;
     request.lease_ms = options_.lease_ms;
     for (const auto& [campaign, until] : passed_over_) request.leave_out.push_back(campaign);
     return store_->claim_job(request);

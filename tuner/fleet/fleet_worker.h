@@ -44,10 +44,13 @@ struct FleetWorkerOptions {
   db::OpenOptions open;              // how the database is opened
   std::string name;                  // for people; empty: the host's
   std::optional<db::Uuid> campaign;  // nothing: whose turn it is
-  std::string program;               // that measures
-  std::string device = "cpu";        // whose lock is held
-  std::optional<GpuFacts> gpu;       // what it measures on, this process's; nothing: the CPU
-  std::vector<int> cpus;             // the measuring process is bound to these; empty: to none
+  // Of whose jobs it takes some, as those that were packed for any GPU; nothing: of its machine's.
+  // What it finds is its machine's in any case.
+  std::optional<db::Hash> jobs_for;
+  std::string program;          // that measures
+  std::string device = "cpu";   // whose lock is held
+  std::optional<GpuFacts> gpu;  // what it measures on, this process's; nothing: the CPU
+  std::vector<int> cpus;        // the measuring process is bound to these; empty: to none
   int64_t lease_ms = 60'000;
   int64_t poll_ms = 1000;  // at most between two looks at an empty queue
   int64_t hang_ms = 4000;

@@ -64,8 +64,7 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
                               : options.policy_class);
   const std::vector<WeightedPoint> met = points(typed);
   out.tasks = tuning_tasks(lowered, met, target, skipped);
-  if (target.is_gpu())
-    out.cpu_kernels = tuning_tasks(lowered, met, context.target, nullptr).size();
+  if (target.is_gpu()) out.cpu_kernels = tuning_tasks(lowered, met, context.target, nullptr).size();
   if (out.tasks.empty())
     throw Error(Status::kUnsupported, options.model, "it has no workload that can be tuned",
                 "nimble check shows what it consists of");

@@ -62,10 +62,9 @@ void Publisher::keep(const db::Hash& config, const Built& built) {
     made.candidate = shared_.store.put_blob(built.executable);
     shared_.store.put(db::Candidate{made.artifact, made.candidate, shared_.target.level});
   });
-  cache_.put(cache_.key("published", config),
-             {{"artifact", made.artifact},
-              {"candidate", made.candidate},
-              {"gpu_code", gpu_code_json(made.gpu_code)}});
+  cache_.put(cache_.key("published", config), {{"artifact", made.artifact},
+                                               {"candidate", made.candidate},
+                                               {"gpu_code", gpu_code_json(made.gpu_code)}});
   made_[config] = std::move(made);
 }
 
@@ -200,12 +199,16 @@ bool Publisher::possible(size_t point) {
 
 std::optional<db::Uuid> Publisher::publish(const PlanRecord& record, size_t point, double case_s,
                                            const std::map<db::Hash, double>& predicted_ns) {
-  const plan::WantedCase& w = record.wanted;
+  return publish(record.wanted, point, limits_of(record, case_s), predicted_ns);
+}
+
+std::optional<db::Uuid> Publisher::publish(const plan::WantedCase& w, size_t point,
+                                           const std::string& limits,
+                                           const std::map<db::Hash, double>& predicted_ns) {
   std::vector<db::Hash> all = w.anchors;
   all.insert(all.end(), w.configs.begin(), w.configs.end());
   build(all);
   if (!made_.at(w.anchors.at(0)).fault.empty()) return std::nullopt;
-  const std::string limits = limits_of(record, case_s);
   db::NewJob job;
   job.campaign = shared_.campaign.uuid;
   job.hardware = shared_.campaign.key.hardware;

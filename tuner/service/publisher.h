@@ -64,6 +64,10 @@ class Publisher {
   // schedule cannot be compiled. Published again it is the same job.
   std::optional<db::Uuid> publish(const PlanRecord& record, size_t point, double case_s,
                                   const std::map<db::Hash, double>& predicted_ns);
+  // The same of a case that no plan knows of, with a job's limits as canonical JSON.
+  std::optional<db::Uuid> publish(const plan::WantedCase& w, size_t point,
+                                  const std::string& limits,
+                                  const std::map<db::Hash, double>& predicted_ns);
 
  private:
   struct Made {

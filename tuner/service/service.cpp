@@ -205,8 +205,8 @@ class Service {
     if (now->state == db::CampaignState::kInterrupted)
       store_->set_campaign_state(campaign.uuid, db::CampaignState::kRunning);
     Submission submission = load_(*store_, campaign.uuid);
-    s.target = target_on(submission.target,
-                         store_->hardware(now->key.hardware).value_or(db::Hardware{}));
+    s.target =
+        target_on(submission.target, store_->hardware(now->key.hardware).value_or(db::Hardware{}));
     check_version(*now, s.target);
     s.cache = std::make_unique<WorkCache>(files.work);
     const db::Hash toolchain = store_->put(tuned::toolchain_record(s.target));

@@ -24,8 +24,8 @@ TuningMachine tuning_machine(const std::string& target);
 // runs its code, or the other way around.
 kernels::TargetInfo target_on(const std::string& level, const db::Hardware& hardware);
 // For whose GPUs a fleet's campaign is, of which nobody says: this machine's if it runs the
-// target's code, else the database's only kind that does. Error(kInvalidArgument) if there are several,
-// kNotFound if there is none.
+// target's code, else the database's only kind that does. Error(kInvalidArgument) if there are
+// several, kNotFound if there is none.
 db::Hardware gpu_of_fleet(db::Store& store, const kernels::TargetInfo& target);
 
 }  // namespace nimble::tuner

@@ -47,7 +47,7 @@ constexpr char kEpilogue[] =
 
 struct Arguments {
   tuner::FleetWorkerOptions worker;
-  std::string campaign, cpus, rerun, device = "cpu";
+  std::string campaign, cpus, rerun, jobs_for, device = "cpu";
   std::vector<std::string> trust;
   double lease_s = 60, poll_s = 1, max_idle_s = 0;
   bool quiet = false;
@@ -97,6 +97,7 @@ void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ri
   if (!a.campaign.empty())
     a.worker.campaign =
         db::the_one(*store, db::Kind::kCampaign, a.campaign, "list them: nimble db campaigns");
+  if (!a.jobs_for.empty()) a.worker.jobs_for = db::key_of(db::find_hardware(*store, a.jobs_for));
   if (a.quiet) return;
   std::string trusted;
   for (const trust::NamedKey& k : keys)
@@ -201,6 +202,10 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(read_by(gpu_number))
       ->type_name("DEVICE");
+  app.add_option("--jobs-for", a.jobs_for,
+                 "Take jobs for this kind of hardware instead of its own, as those that nimble "
+                 "campaigns pack has made for any GPU; what it finds is filed under its own")
+      ->type_name("KIND");
   app.add_option("--cpus", a.cpus,
                  "Bind the measuring process to these (0-3,8); default: all that it may use. They "
                  "are recorded with what it measures")

@@ -151,16 +151,11 @@ void print(const tuner::CampaignReport& report, Format format) {
       [&] {
         Json tasks = Json::array();
         for (const auto& r : report.tasks) tasks.push_back(json_of(r));
-        return Json{{"campaign", report.campaign},
-                    {"budget_s", report.budget_s},
-                    {"consumed_s", report.consumed_s},
-                    {"spending", json_of(report.spending)},
-                    {"interrupted", report.interrupted},
-                    {"ended", report.ended},
-                    {"resumed", report.resumed},
-                    {"skipped", report.skipped},
-                    {"cpu_kernels", report.cpu_kernels},
-                    {"workloads", tasks}};
+        return Json{{"campaign", report.campaign},       {"budget_s", report.budget_s},
+                    {"consumed_s", report.consumed_s},   {"spending", json_of(report.spending)},
+                    {"interrupted", report.interrupted}, {"ended", report.ended},
+                    {"resumed", report.resumed},         {"skipped", report.skipped},
+                    {"cpu_kernels", report.cpu_kernels}, {"workloads", tasks}};
       },
       [&] { return workload_table(report); }, [&] { std::cout << workload_table(report).text(); });
 }
@@ -209,9 +204,8 @@ int run(int argc, char** argv) {
           "{} of the failed trials compiled and were not measured: their code does not fit a "
           "multiprocessor, spills many registers or leaves schedulers idle\n",
           pruned);
-    const std::string model =
-        tools::model_text(options.model, arguments.shapes, options.import, options.precision,
-                          options.winograd);
+    const std::string model = tools::model_text(options.model, arguments.shapes, options.import,
+                                                options.precision, options.winograd);
     const std::string database = shell_word(db::printable_place(options.database));
     std::cerr << tools::beside_text(report.cpu_kernels, options.target,
                                     fmt::format("nimble tune {} --db {}", model, database));

@@ -44,10 +44,14 @@ void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
+  add_target(app, options);
+}
+
+void TuneArguments::add_target(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--target", options.target,
                  machine_target_names() +
-                     "; but for fleets also one that this machine's NVIDIA GPU runs, such as "
-                     "sm_90a: the kernels that run there (docs/cuda.md)")
+                     "; or one of an NVIDIA GPU that measures, such as sm_90a: the kernels that "
+                     "run there (docs/cuda.md)")
       ->capture_default_str()
       ->check(one_target());
 }
@@ -135,8 +139,8 @@ void TuneArguments::read(tuner::CampaignOptions& options) const {
 std::string beside_text(size_t cpu_kernels, const std::string& target, const std::string& command) {
   if (cpu_kernels == 0) return "";
   return fmt::format(
-      "{} kernel{} of the model run{} on the CPU beside {} and {} not tuned by this campaign; to tune "
-      "{}: {} --beside {}\n",
+      "{} kernel{} of the model run{} on the CPU beside {} and {} not tuned by this campaign; to "
+      "tune {}: {} --beside {}\n",
       cpu_kernels, cpu_kernels == 1 ? "" : "s", cpu_kernels == 1 ? "s" : "", target,
       cpu_kernels == 1 ? "is" : "are", cpu_kernels == 1 ? "it" : "them", command, target);
 }

@@ -18,14 +18,15 @@ struct TuneArguments {
 
   // MODEL, --shape, --random-input, --decode and what belongs to it, --precision, --winograd.
   void add_model(CLI::App& app, tuner::CampaignOptions& options);
+  void add_target(CLI::App& app, tuner::CampaignOptions& options);
   // --budget, and --target.
   void add_budget(CLI::App& app, tuner::CampaignOptions& options);
   // These, --threads and --policy.
   void add_measuring(CLI::App& app, tuner::CampaignOptions& options);
   // --trace, --trace-symbol, --fix, --size.
   void add_sizes(CLI::App& app, tuner::CampaignOptions& options);
-  // All of these but the model, and --beside, --top-k, --only-hot, --seed, --search-shapes, --patience,
-  // --max-trials.
+  // All of these but the model, and --beside, --top-k, --only-hot, --seed, --search-shapes,
+  // --patience, --max-trials.
   void add_campaign(CLI::App& app, tuner::CampaignOptions& options);
   // Once parsed: the values of what are texts here.
   void read(tuner::CampaignOptions& options) const;

@@ -1,5 +1,7 @@
 // Workers of a fleet that measure on a GPU, a stand-in of its driver: what goes wrong there costs
 // itself alone, and cards of one machine do not wait for each other.
+#include <chrono>
+#include <map>
 #include <thread>
 
 #include "db/store/gpu_records.h"
@@ -47,8 +49,8 @@ TEST_F(GpuWorkerTest, ReportsWhatBecameOfEachCandidateUnderTheCardsName) {
   const FleetTally tally = work();
   EXPECT_EQ(tally.jobs, 1) << said;
   EXPECT_EQ(store->job(uuid)->state, db::JobState::kDone) << said;
-  const TrialState due[] = {TrialState::kOk,      TrialState::kOk,      TrialState::kCrashed,
-                            TrialState::kWrong,   TrialState::kTimeout, TrialState::kCrashed,
+  const TrialState due[] = {TrialState::kOk,    TrialState::kOk,      TrialState::kCrashed,
+                            TrialState::kWrong, TrialState::kTimeout, TrialState::kCrashed,
                             TrialState::kOk};
   for (size_t i = 0; i < std::size(due); ++i) EXPECT_EQ(trial(j, i).state, due[i]) << i;
   EXPECT_THAT(trial(j, 2).message, HasSubstr("ILLEGAL_ADDRESS"));

@@ -75,7 +75,8 @@ TEST_F(MachineLockTest, CardsShareTheirMachineAndWhoWantsItAloneComesInTurn) {
   std::atomic<int> waiting{0}, turns{0};
   int builder = -1, third = -1;
   const auto take = [&](Hold hold, int* at) {
-    const MachineLock lock("cpu", "next", cancel, [&](const std::string&) { ++waiting; }, hold);
+    const MachineLock lock(
+        "cpu", "next", cancel, [&](const std::string&) { ++waiting; }, hold);
     *at = turns++;
   };
   std::thread builds(take, Hold::kAlone, &builder);

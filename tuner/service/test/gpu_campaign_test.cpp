@@ -520,8 +520,7 @@ fn @main(%x: Tensor[(n, 4), f32]) {
   EXPECT_EQ(cpus.tasks[0].use.source, "softmax");
   EXPECT_EQ(cpus.tasks[0].use.device, 0);
   EXPECT_EQ(cpus.cpu_kernels, 0u);
-  EXPECT_THAT(refusal([&] { tasks_of_model(beside, hopper(), nullptr); },
-                      Status::kInvalidArgument),
+  EXPECT_THAT(refusal([&] { tasks_of_model(beside, hopper(), nullptr); }, Status::kInvalidArgument),
               HasSubstr("--beside sm_90a"));
 }
 

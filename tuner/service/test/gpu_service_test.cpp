@@ -4,6 +4,7 @@
 #include "compiler/kernels/targets.h"
 #include "db/store/gpu_records.h"
 #include "tuner/measure/test/gpu_fault_executable.h"
+#include "tuner/service/packing.h"
 #include "tuner/service/publisher.h"
 #include "tuner/service/test/service_fixture.h"
 #include "tuner/service/tuning_machine.h"
@@ -160,8 +161,8 @@ class GpuCopyBackend : public Backend {
     fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
     return {{x}, 1e-6};
   }
-  static constexpr const char* kKernels[] = {"copy", "copy", "copy", "wrong", "trap",
-                                             "uncompilable"};
+  static constexpr const char* kKernels[] = {"copy",  "copy", "copy",
+                                             "wrong", "trap", "uncompilable"};
 };
 
 TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
@@ -180,9 +181,9 @@ TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
   start_gpu_worker("b", second);
   start_worker("cpu");
   GpuCopyBackend gpu_backend;
-  const ServiceTally tally = serve_campaigns(
-      serving, gpu_backend, key, load_submission, kNever,
-      [this](const std::string& text) { said += text + "\n"; });
+  const ServiceTally tally =
+      serve_campaigns(serving, gpu_backend, key, load_submission, kNever,
+                      [this](const std::string& text) { said += text + "\n"; });
   EXPECT_EQ(tally.finished, 1) << said;
   expect_tuned(uuid);
   const db::DispatchTable table = *store->table(tables(uuid).at(0).uuid);
@@ -205,6 +206,62 @@ TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
   EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("\"pruned\""));
   for (const db::Consumption& c : store->consumption(uuid))
     EXPECT_THAT(c.hostname, HasSubstr(" GPU 0000:3"));
+}
+
+// For a machine that reaches nobody: all of it is in a file, and comes back as one that merges.
+TEST_F(GpuServiceTest, ACampaignIsPackedAndMeasuredElsewhere) {
+  try {
+    tuned::require_toolchain(hopper());
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const auto say = [this](const std::string& text) { said += text + "\n"; };
+  GpuCopyBackend gpu_backend;
+  const Submission s = gpu_submission();
+  const Packed packed = pack_campaign(*store, gpu_backend, key, s,
+                                      {20, "planner", NIMBLE_FAULT_WORKER, 1}, "test", kNever, say);
+  EXPECT_EQ(packed.workloads, 1) << said;
+  EXPECT_GT(packed.jobs, 1);
+
+  standin_cuda(NIMBLE_STANDIN_CUDA).reset();
+  FleetWorkerOptions o;
+  o.database = serving.database;
+  o.program = NIMBLE_GPU_FAULT_WORKER;
+  o.gpu = rt::cuda_facts();
+  o.max_idle_s = 0.3;
+  SignedBy permission(key.public_key());
+  EXPECT_EQ(serve_jobs(o, permission, kNever, say).jobs, 0) << "they are not for its kind";
+  o.jobs_for = db::key_of(any_gpu(hopper()));
+  EXPECT_EQ(serve_jobs(o, permission, kNever, say).jobs, packed.jobs) << said;
+
+  const db::Hash gpu = db::key_of(db::gpu_hardware(*o.gpu));
+  int64_t ok = 0, pruned = 0;
+  for (const db::TrialOutcome& t : store->outcomes(packed.campaign)) {
+    EXPECT_TRUE(db::is_final(t.trial.state));
+    ok += t.median_ns.has_value();
+    pruned += t.trial.error_class == db::kPruned;
+  }
+  EXPECT_GT(ok, 1);
+  EXPECT_GT(pruned, 0);
+  EXPECT_THAT(store->check().problems, testing::IsEmpty());
+  // Merged, they are that GPU's.
+  store->export_to(file("far.nimbledb"));
+  const auto here = db::Store::open(file("here.db"));
+  here->import_from(file("far.nimbledb"));
+  db::ResultQuery query;
+  query.workload = db::key_of(tuned::workload_record(s.tasks[0].workload(), hopper(), 1));
+  query.hardware = gpu;
+  query.policy = db::key_of(policy_record(s.policy, 1));
+  query.codegen_version = tuned::toolchain_record(hopper()).codegen_version;
+  EXPECT_FALSE(here->results(query).empty());
+  // What stands for many is no hardware that a campaign can be for.
+  const ScopedVariable none("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+  EXPECT_EQ(gpu_of_fleet(*here, hopper()).model_name, "Stand-in GPU");
+
+  Submission cpus = s;
+  cpus.target = "x86-64-v3";
+  const auto pack = [&] { pack_campaign(*store, gpu_backend, key, cpus, {}, "test", kNever, say); };
+  EXPECT_THAT(refusal(pack, Status::kUnsupported), HasSubstr("are packed for GPUs alone"));
 }
 
 // No machine of the service's has a GPU: its CPU's code computes what is expected.

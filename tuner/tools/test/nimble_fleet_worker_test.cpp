@@ -90,9 +90,9 @@ TEST_F(WorkerProgram, ServesTheDatabaseOfTheEnvironmentOrAFile) {
 }
 
 TEST_F(WorkerProgram, WrongUsageExitsWithTwo) {
-  for (const char* bad : {"--cpus 3-1", "--device cuda:0", "--device gpu:",
-                          "--device gpu:-1", "--device gpu:1x", "--lease 0", "--max-idle -1",
-                          "--format xml", "--nonsense"}) {
+  for (const char* bad :
+       {"--cpus 3-1", "--device cuda:0", "--device gpu:", "--device gpu:-1", "--device gpu:1x",
+        "--lease 0", "--max-idle -1", "--format xml", "--nonsense"}) {
     const CommandResult ran = serve(bad);
     EXPECT_EQ(ran.exit_code, 2) << bad << ran.out;
   }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "db/store/host_records.h"
 #include "vm/base/gpu_target.h"
 
 namespace nimble::db {
@@ -23,6 +24,12 @@ Hardware gpu_hardware(const GpuFacts& gpu) {
   if (gpu.memory_khz > 0 && gpu.bus_bits > 0)
     h.topology += fmt::format(", {} MHz x {} bits", gpu.memory_khz / 1000, gpu.bus_bits);
   return h;
+}
+
+Machine gpu_machine(const GpuFacts& gpu) {
+  std::string name = host_machine().hostname;
+  if (!gpu.slot.empty()) name += " GPU " + gpu.slot;
+  return {{}, name, key_of(gpu_hardware(gpu))};
 }
 
 std::optional<int> gpu_capability(const Hardware& hardware) {

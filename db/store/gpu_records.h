@@ -10,6 +10,9 @@
 namespace nimble::db {
 
 Hardware gpu_hardware(const GpuFacts& gpu);
+// This machine's card as a machine of its own: times of two of a kind in one computer are told
+// apart as those of two computers are.
+Machine gpu_machine(const GpuFacts& gpu);
 // The capability of a GPU, 90 of 9.0; nothing if the hardware is none.
 std::optional<int> gpu_capability(const Hardware& hardware);
 

@@ -128,7 +128,7 @@ struct Job {
 };
 
 struct JobRequest {
-  Uuid worker;                   // its machine's hardware decides what it gets
+  Uuid worker;                   // its machine's hardware decides what it gets, but for `hardware`
   std::optional<Uuid> campaign;  // nothing: of the running campaign whose turn it is
   int64_t lease_ms = 60'000;
   // A trial alone in its job whose lease ran out that often ends as crashed ("lease-expired"). A
@@ -136,6 +136,9 @@ struct JobRequest {
   // and not a second time in turn on one machine while another of the hardware is alive.
   int64_t max_losses = 5;
   std::vector<Uuid> leave_out;  // campaigns that this worker cannot serve
+  // Jobs for this kind of hardware are taken instead of those for its machine's own. What is
+  // reported of them is its machine's.
+  std::optional<Hash> hardware = {};
 };
 
 struct OpenJobs {
@@ -170,6 +173,9 @@ struct TrialReport {
 // The error class of what a machine could not run for lack of something: a vendor's library, or the
 // version of it that the candidate was made for. It says nothing about the candidate.
 inline constexpr char kNotAvailable[] = "not-available";
+// Of a trial whose candidate compiles and is not measured, for what its code takes of a GPU. Its
+// state is that of one that does not compile: nothing of it ran.
+inline constexpr char kPruned[] = "pruned";
 
 // A trial that the worker's machine could not run, and why. It stays open, is written down as a
 // FailureLog of that class, and the job no longer waits for it.

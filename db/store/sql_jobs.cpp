@@ -145,6 +145,7 @@ std::vector<Uuid> SqlStore::campaigns_by_turn(const Hash& hardware) {
 
 std::optional<Uuid> SqlStore::take_job(const JobRequest& request, const Uuid& campaign,
                                        const Machine& machine, int64_t t) {
+  const Hash& hardware = request.hardware ? *request.hardware : machine.hardware;
   const auto take = [&](bool whatever_failed_here) -> std::optional<Uuid> {
     Statement row = db_->prepare(fmt::format(
         // Chosen once: a planner that asked again for each row would find others free.
@@ -155,7 +156,7 @@ std::optional<Uuid> SqlStore::take_job(const JobRequest& request, const Uuid& ca
         "attempt + 1 ELSE attempt END, worker = ?4, lease_until = ?5, "
         "claimed_at = ?6 WHERE uuid IN (SELECT uuid FROM chosen) RETURNING uuid",
         whatever_failed_here ? "" : "AND (avoid IS NULL OR avoid <> ?3)", db_->skip_locked()));
-    row.bind(campaign, machine.hardware, machine.uuid, request.worker, t + request.lease_ms, t);
+    row.bind(campaign, hardware, machine.uuid, request.worker, t + request.lease_ms, t);
     if (!row.step()) return std::nullopt;
     return row.text(0);
   };
@@ -189,7 +190,7 @@ std::optional<Job> SqlStore::claim_job(const JobRequest& request) {
   if (leases_can_be_judged(t, request.lease_ms)) settle_expired(t, request.max_losses);
   std::vector<Uuid> campaigns;
   if (!request.campaign)
-    campaigns = campaigns_by_turn(its_machine->hardware);
+    campaigns = campaigns_by_turn(request.hardware.value_or(its_machine->hardware));
   else if (db_->prepare("SELECT 1 FROM campaign WHERE uuid = ? AND state = 'running'")
                .bind(*request.campaign)
                .step())

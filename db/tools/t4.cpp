@@ -3,6 +3,7 @@
 #include <ctime>
 #include <map>
 
+#include "db/store/gpu_records.h"
 #include "db/tools/find.h"
 #include "vm/base/error.h"
 
@@ -24,8 +25,11 @@ std::string timestamp(int64_t ms) {
 }
 
 // The schema's word for how a trial ended.
-const char* invalidity_of(TrialState state) {
-  switch (state) {
+const char* invalidity_of(const Trial& trial) {
+  // It compiled; a rule kept it from being measured.
+  if (trial.state == TrialState::kCompileFailed && trial.error_class == kPruned)
+    return "constraints";
+  switch (trial.state) {
     case TrialState::kOk:
       return "correct";
     case TrialState::kWrong:
@@ -74,7 +78,7 @@ Json result_of(Store& store, const TrialOutcome& outcome, const Measured* measur
     more["stop_reason"] = measured->stop_reason;
   }
   result["times"] = std::move(times);
-  result["invalidity"] = invalidity_of(trial.state);
+  result["invalidity"] = invalidity_of(trial);
   result["correctness"] = trial.state == TrialState::kOk ? 1 : 0;
   result["measurements"] = std::move(measurements);
   result["nimble"] = std::move(more);
@@ -116,7 +120,7 @@ nlohmann::ordered_json t4_of(Store& store, const T4Options& options) {
   const std::optional<Hardware> hardware = store.hardware(campaign.key.hardware);
   return {{"schema_version", kSchema},
           {"metadata",
-           {{"platform", "CPU"},
+           {{"platform", hardware && gpu_capability(*hardware) ? "GPU" : "CPU"},
             {"device", hardware ? hardware->model_name : campaign.key.hardware},
             {"autotuner", "nimble"},
             {"timestamp", timestamp(campaign.created_at)},

@@ -4,6 +4,8 @@ Parts, in this order; each goes on after failures, and what is done is on disk a
 
     machine    GPU, driver, PyTorch
     operators  ONNX's tests of operators, against the data that come with them
+    tuning     a short tuning campaign by nimble's worker over packed candidates; its records are
+               gpu-tuning.db, which `nimble db import` merges into a database
     models     whole models against PyTorch's f64, and their times beside PyTorch's eager and
                compiled (CUDA graphs) ones in turns: inputs in the host's memory, results too
     profile    where nimble's time goes, by kernel
@@ -28,12 +30,13 @@ import traceback
 
 import numpy as np
 
-from experiments.gpu import candidates, models, seeded, vendor
+from experiments.gpu import candidates, models, seeded, tuning, vendor
 from experiments.harness import batch
 from experiments.studies.output import bar_line, decimal, make_bar
 
-PARTS = ("machine", "operators", "models", "profile", "candidates", "vendor")
+PARTS = ("machine", "operators", "tuning", "models", "profile", "candidates", "vendor")
 WARM, ROUNDS, RUNS = 3, 7, 15
+TUNING_SECONDS = 60  # that the campaign takes at most: what is claimed first is of all kernels
 CANDIDATE_WARM, CANDIDATE_CALLS = 2, 40  # runs; calls of the kernel, at least, in all timed runs
 
 
@@ -410,6 +413,11 @@ def page(data):
             lines += [f"{found['cases'] - len(found['wrong'])} of {found['cases']} of ONNX's tests "
                       "of operators pass.", ""]
             lines += [f"- {name}: {why}" for name, why in list(found["wrong"].items())[:40]] + [""]
+    found = data.get("tuning", {})
+    if found.keys() == {"failed"}:
+        lines += [f"The tuning campaign: {found['failed']}", ""]
+    elif found:
+        lines += tuning.lines(found)
     for name, found in data.get("models", {}).items():
         lines += [f"## {name}", ""]
         if name in models.MODELS:
@@ -492,6 +500,13 @@ def main(arguments=None):
 
     part("machine", machine)
     part("operators", lambda: operators(folder, options.jobs))
+    if (folder / tuning.FOLDER / "tuning.json").exists():
+        part("tuning", lambda: tuning.run(folder, options.out,
+                                          min(TUNING_SECONDS, deadline - time.monotonic())))
+        failed |= "tuning" in parts and not tuning.is_whole(results.data.get("tuning", {}))
+    elif asked and "tuning" in parts:
+        failed = True
+        say(f"{folder} has no tuning campaign: pack one")
     chosen = list(filter(None, options.models.split(","))) if options.models else [
         name for name in models.MODELS if (folder / f"{name}.seeded").exists()]
     files = {}
@@ -550,6 +565,7 @@ def main(arguments=None):
              or any("WRONG" in row.get("problem", "")
                     for row in results.data.get("candidates", {}).get("rows", []))
              or vendor.is_wrong(found)
+             or tuning.is_wrong(results.data.get("tuning", {}))
              or any(not case.get("right") for one in all_models.values()
                     for case in one.get("cases", {}).values()))
     return 3 if wrong else 1 if failed else 0

@@ -3,38 +3,34 @@
 That machine needs a driver, Python with numpy, and nothing of this one but the checkout and the
 folder written here: the runtime's library with what it links, compiled models whose drawn weights
 are left out (seeded.py), ONNX's own tests of operators, compiled, with their data, single kernels
-in many configurations (candidates.py), and as NVIDIA's libraries compute them (vendor.py).
+in many configurations (candidates.py), and as NVIDIA's libraries compute them (vendor.py), and a
+tuning campaign with the worker that measures it (tuning.py).
 """
 
 import argparse
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 
 import numpy as np
 
-from experiments.gpu import candidates, models, seeded, vendor
+from experiments.gpu import candidates, models, seeded, tuning, vendor
 from experiments.harness import batch
 from experiments.harness.errors import FAILURE, ExperimentError, exit_code
 from experiments.harness.experiment import ROOT
 
 # Not every type is a GPU's; what is not runs on the CPU there, which other tests look at.
 TYPES = ("float32", "float16", "int64", "int32", "bool", "uint8", "int8")
-# Of the system that every machine has.
-COMMON = re.compile(r"^(ld-linux.*|libc|libm|libgcc_s|libstdc\+\+|libdl|libpthread|librt)\.so")
 
 
 def add_library(folder):
     """Copies libnimble.so and the libraries that it links."""
     library = ROOT / "build" / "lib" / "libnimble.so"
-    text = subprocess.run(["ldd", library], check=True, capture_output=True, text=True).stdout
-    for name, path in re.findall(r"^\s*(\S+) => (/\S+)", text, re.MULTILINE):
-        if not COMMON.match(name):
-            shutil.copy(path, folder / name)
+    for name, path in tuning.libraries_of(library).items():
+        shutil.copy(path, folder / name)
     shutil.copy(library, folder / "libnimble.so")
 
 
@@ -194,6 +190,9 @@ def main(arguments=None):
     parser.add_argument("--candidates", type=int, default=24, metavar="N",
                         help="drawn configurations of each kernel, beside its default one and the "
                              "fixed ones (default: %(default)s; 0: no candidates)")
+    parser.add_argument("--tuning", type=int, default=16, metavar="N",
+                        help="drawn candidates of each of BERT-base's kernels in the tuning "
+                             "campaign (default: %(default)s; 0: no campaign)")
     parser.add_argument("--no-vendor", action="store_true",
                         help="leave out the kernels that NVIDIA's libraries compute, too")
     options = parser.parse_args(arguments)
@@ -211,6 +210,9 @@ def main(arguments=None):
     if options.candidates:
         pack_candidates(options.folder, work, options.candidates, options.target,
                         options.host_target)
+    if options.tuning:
+        tuning.pack(options.folder, work, models.MODELS["bert-base"], options.tuning,
+                    options.target)
     if not options.no_vendor:
         pack_vendor(options.folder, work, options.target, options.host_target)
     size = sum(f.stat().st_size for f in options.folder.rglob("*") if f.is_file())

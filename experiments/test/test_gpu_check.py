@@ -43,7 +43,7 @@ class ExitCodes(unittest.TestCase):
         self.assertIn("no model brt-base", said)
 
     def test_nothing_is_there(self):
-        for part in ("operators", "models", "profile", "candidates", "vendor"):
+        for part in ("operators", "tuning", "models", "profile", "candidates", "vendor"):
             code, _ = self.run_check("--parts", part)
             self.assertEqual(code, 1, part)
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "db/store/gpu_records.h"
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
 #include "db/store/place.h"
@@ -51,7 +52,7 @@ class FleetWorker {
     // Under one name, however often it is tried.
     const db::Uuid own = db::new_uuid();
     if (!reach([&] {
-          store_->put(db::host_hardware());
+          store_->put(hardware());
           worker_ = register_worker(own);
         }))
       return tally_;
@@ -74,7 +75,7 @@ class FleetWorker {
                   "candidates of nimble tune are not kept: tune again");
     start_runner(&cancel_);
     const Prepared prepared = prepare(*job);
-    const std::unique_ptr<MachineLock> lock = lock_machine();
+    const Turn turn = take_turn();
     const std::vector<EntryResult> results = runner_->measure(prepared.c);
     if (results.empty()) throw Error(Status::kInternal, options_.program, "says nothing of it");
     const std::optional<Finding> found =
@@ -119,20 +120,44 @@ class FleetWorker {
     runner.program = options_.program;
     runner.hang_ms = options_.hang_ms;
     runner.cpus = options_.cpus;
+    runner.gpu = options_.gpu.has_value();
     runner.cancel = halt;
     runner_.emplace(runner);
   }
 
-  std::unique_ptr<MachineLock> lock_machine() {
-    return std::make_unique<MachineLock>(
-        options_.device, "worker of " + db::printable_place(options_.database), cancel_,
-        [&](const std::string& holder) { say_("waiting: " + holder); });
+  // What is held while it claims and measures.
+  struct Turn {
+    std::unique_ptr<MachineLock> card, machine;
+  };
+
+  Turn take_turn() {
+    const auto take = [&](const std::string& device, Hold hold) {
+      return std::make_unique<MachineLock>(
+          device, "worker of " + db::printable_place(options_.database), cancel_,
+          [&](const std::string& holder) { say_("waiting: " + holder); }, hold);
+    };
+    if (!options_.gpu) return {nullptr, take(options_.device, Hold::kAlone)};
+    // The card first: nobody else waits for the machine while this one waits for its card.
+    Turn turn;
+    turn.card = take("gpu-" + options_.gpu->slot, Hold::kAlone);
+    turn.machine = take(options_.device, Hold::kBesideOthers);
+    return turn;
+  }
+
+  db::Hardware hardware() const {
+    return options_.gpu ? db::gpu_hardware(*options_.gpu) : db::host_hardware();
   }
 
   db::Uuid register_worker(const db::Uuid& own) {
-    const db::Machine machine = db::host_machine();
-    nlohmann::json capabilities = {
-        {"device", options_.device}, {"level", host_cpu().level}, {"threads", threads()}};
+    const db::Machine machine = options_.gpu ? db::gpu_machine(*options_.gpu) : db::host_machine();
+    nlohmann::json capabilities = {{"device", options_.gpu ? "gpu" : options_.device},
+                                   {"level", host_cpu().level},
+                                   {"threads", threads()}};
+    if (options_.gpu)
+      capabilities["gpu"] = {{"name", options_.gpu->name},
+                             {"capability", options_.gpu->capability},
+                             {"slot", options_.gpu->slot},
+                             {"driver", options_.gpu->driver}};
     if (!options_.cpus.empty()) capabilities["cpus"] = cpu_list_text(options_.cpus);
     db::Worker worker;
     worker.uuid = own;
@@ -189,15 +214,16 @@ class FleetWorker {
     db::JobRequest request;
     request.worker = worker_;
     request.campaign = options_.campaign;
+    request.hardware = options_.jobs_for;
     request.lease_ms = options_.lease_ms;
     for (const auto& [campaign, until] : passed_over_) request.leave_out.push_back(campaign);
     return store_->claim_job(request);
   }
 
   Step step(Pulse& pulse) {
-    std::unique_ptr<MachineLock> lock;
+    Turn turn;
     try {
-      lock = lock_machine();
+      turn = take_turn();
     } catch (const Error& e) {
       if (e.status() == Status::kCancelled) return Step::kNothing;
       throw;
@@ -383,7 +409,8 @@ class FleetWorker {
           found->measurement->twin_ns = results.back().samples_ns;
       }
       std::optional<db::FailureLog> log =
-          log_of(results[i], *found, rerun_command(options_.database, t.trial.uuid));
+          log_of(results[i], *found,
+                 rerun_command(options_.database, t.trial.uuid, options_.gpu.has_value()));
       report.results.push_back({t.trial.uuid, found->state, found->error_class, found->message,
                                 std::move(found->measurement), std::move(found->correctness),
                                 std::move(log)});
@@ -472,9 +499,9 @@ class FleetWorker {
 
 }  // namespace
 
-std::string rerun_command(const std::string& database, const db::Uuid& trial) {
-  return fmt::format("nimble worker --db {} --rerun {}", shell_word(db::printable_place(database)),
-                     trial);
+std::string rerun_command(const std::string& database, const db::Uuid& trial, bool gpu) {
+  return fmt::format("nimble worker --db {}{} --rerun {}",
+                     shell_word(db::printable_place(database)), gpu ? " --device gpu" : "", trial);
 }
 
 Rerun rerun_trial(const FleetWorkerOptions& options, Permission& permission, const db::Uuid& trial,

@@ -6,6 +6,11 @@
 // process stood still for too long and another has it) it stops at once. All results of a case are
 // one report with a UUID of its own, told until the database has it: telling it twice counts once.
 //
+// A worker of a GPU is the same with that card in the CPU's place: it is registered as a machine of
+// the GPU's hardware, so that it gets that hardware's jobs alone, and holds the card's lock and,
+// beside workers of other cards, the machine's. A candidate that traps or hangs ends the measuring
+// process with what it had of the card; the next process has it anew.
+//
 // What says nothing about a candidate is not reported of it: an entry that had no time, or whose
 // measuring process was lost again and again where no candidate ran. Its trial stays open, and the
 // job goes back into the queue, for this machine or another.
@@ -30,6 +35,7 @@
 #include "tuner/fleet/finding.h"
 #include "tuner/fleet/permission.h"
 #include "tuner/measure/runner.h"
+#include "vm/base/gpu_facts.h"
 
 namespace nimble::tuner {
 
@@ -38,9 +44,13 @@ struct FleetWorkerOptions {
   db::OpenOptions open;              // how the database is opened
   std::string name;                  // for people; empty: the host's
   std::optional<db::Uuid> campaign;  // nothing: whose turn it is
-  std::string program;               // that measures
-  std::string device = "cpu";        // whose lock is held
-  std::vector<int> cpus;             // the measuring process is bound to these; empty: to none
+  // Of whose jobs it takes some, as those that were packed for any GPU; nothing: of its machine's.
+  // What it finds is its machine's in any case.
+  std::optional<db::Hash> jobs_for;
+  std::string program;          // that measures
+  std::string device = "cpu";   // whose lock is held
+  std::optional<GpuFacts> gpu;  // what it measures on, this process's; nothing: the CPU
+  std::vector<int> cpus;        // the measuring process is bound to these; empty: to none
   int64_t lease_ms = 60'000;
   int64_t poll_ms = 1000;  // at most between two looks at an empty queue
   int64_t hang_ms = 4000;
@@ -77,7 +87,7 @@ struct Rerun {
 Rerun rerun_trial(const FleetWorkerOptions& options, Permission& permission, const db::Uuid& trial,
                   const std::atomic<bool>& cancel,
                   const std::function<void(const std::string&)>& say);
-// The command that does so; it holds no password.
-std::string rerun_command(const std::string& database, const db::Uuid& trial);
+// The command that does so on the CPU or a GPU; it holds no password.
+std::string rerun_command(const std::string& database, const db::Uuid& trial, bool gpu);
 
 }  // namespace nimble::tuner

@@ -7,12 +7,14 @@
 #include "tuner/trust/records.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
+#include "vm/base/gpu_target.h"
 #include "vm/base/printable.h"
 
 namespace nimble::tuner {
 
-SignedOnly::SignedOnly(trust::Keyring ring, std::vector<std::string> only)
-    : ring_(std::move(ring)), only_(std::move(only)), verifier_({}, {}) {}
+SignedOnly::SignedOnly(trust::Keyring ring, std::vector<std::string> only,
+                       std::optional<GpuFacts> gpu)
+    : ring_(std::move(ring)), only_(std::move(only)), gpu_(std::move(gpu)), verifier_({}, {}) {}
 
 std::vector<trust::NamedKey> SignedOnly::chosen() const {
   std::vector<trust::NamedKey> trusted = ring_.trusted();
@@ -63,11 +65,19 @@ void SignedOnly::require(db::Store& store, const db::Job& job, const db::JobTria
   trust::require_signed(store, verifier_,
                         trust::claim_of(trust::Candidate{job.campaign, job.measure_case, digest,
                                                          target, job.limits}));
-  if (!host_cpu().has(target))
-    throw Error(
-        Status::kUnsupported, "candidate " + digest.substr(0, 12),
-        fmt::format("is code for {}, and this machine is {}", printable(target), host_cpu().level),
-        "submit a campaign for hardware of this kind");
+  if (const std::string why = why_not_of(target); !why.empty())
+    throw Error(Status::kUnsupported, "candidate " + digest.substr(0, 12),
+                fmt::format("is code for {}, and {}", printable(target), why),
+                "submit a campaign for hardware of this kind");
+}
+
+std::string SignedOnly::why_not_of(const std::string& target) const {
+  if (!gpu_)
+    return host_cpu().has(target) ? "" : fmt::format("this machine is {}", host_cpu().level);
+  const std::optional<GpuTarget> code = gpu_target(target);
+  if (code && code->runs_on(gpu_->capability)) return "";
+  return fmt::format("this worker's GPU ({}) is of compute capability {}.{}", gpu_->name,
+                     gpu_->capability / 10, gpu_->capability % 10);
 }
 
 std::string SignedOnly::trusted_keys() const {

@@ -1,12 +1,14 @@
 // What a worker may run as machine code.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "db/store/store.h"
 #include "tuner/trust/keyring.h"
+#include "vm/base/gpu_facts.h"
 
 namespace nimble::tuner {
 
@@ -26,15 +28,17 @@ class Permission {
 };
 
 // Only what is signed by a key that this machine trusts, for just this campaign, case, code, target
-// and limits, and only if this machine is of the target. What is claimed is made anew from what is
-// about to run; of what the database says about the signature nothing is believed.
+// and limits, and only if this machine, or the GPU that it measures on, is of the target. What is
+// claimed is made anew from what is about to run; of what the database says about the signature
+// nothing is believed.
 class SignedOnly final : public Permission {
  public:
   // `only`: of the keyring's keys those with these names; a whole key (64 digits) need not be in
   // the keyring. Empty: all that the keyring trusts. The first renew() throws
   // Error(kInvalidArgument) for a name that no trusted key has; one that goes later is trusted no
-  // more.
-  SignedOnly(trust::Keyring ring, std::vector<std::string> only = {});
+  // more. `gpu`: code for that GPU runs, and none for CPUs; nothing: the other way around.
+  SignedOnly(trust::Keyring ring, std::vector<std::string> only = {},
+             std::optional<GpuFacts> gpu = {});
 
   bool renew(db::Store& store) override;
   void require(db::Store& store, const db::Job& job, const db::JobTrial& trial,
@@ -45,9 +49,12 @@ class SignedOnly final : public Permission {
 
  private:
   std::vector<trust::NamedKey> chosen() const;
+  // Why code for the target cannot run here; empty: it can.
+  std::string why_not_of(const std::string& target) const;
 
   trust::Keyring ring_;
   std::vector<std::string> only_;
+  std::optional<GpuFacts> gpu_;
   trust::Verifier verifier_;
   bool asked_ = false;
 };

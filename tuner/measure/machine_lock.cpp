@@ -62,8 +62,9 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  void lock(const std::atomic<bool>& cancel, const std::function<void()>& waiting) {
-    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+  void lock(Hold hold, const std::atomic<bool>& cancel, const std::function<void()>& waiting) {
+    const int kind = hold == Hold::kAlone ? LOCK_EX : LOCK_SH;
+    while (::flock(fd_, kind | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR)
         throw MachineLockError(Status::kIo, path_,
                                fmt::format("cannot lock: {}", std::strerror(errno)));
@@ -91,7 +92,7 @@ class File {
 
 MachineLock::MachineLock(const std::string& device, const std::string& purpose,
                          const std::atomic<bool>& cancel,
-                         const std::function<void(const std::string&)>& waiting) {
+                         const std::function<void(const std::string&)>& waiting, Hold hold) {
   const std::string path = path_of(device);
   File file(path);
   bool told = false;
@@ -102,10 +103,11 @@ MachineLock::MachineLock(const std::string& device, const std::string& purpose,
     waiting(holder_of(file.fd()));
   };
   // Whoever comes back at once for the next measurement passes a gate in which somebody may stand
-  // who waits: without it a worker that is never idle would keep its machine from the service.
+  // who waits: without it a worker that is never idle would keep its machine from the service, and
+  // so would workers of several cards, one of which always holds it.
   File gate(path + ".next");
-  gate.lock(cancel, wait);
-  file.lock(cancel, wait);
+  gate.lock(Hold::kAlone, cancel, wait);
+  file.lock(hold, cancel, wait);
   fd_ = file.release();
   const std::string self = fmt::format("process {}, {}", ::getpid(), purpose);
   // Only for messages: a full disk costs nothing but these.

@@ -132,6 +132,7 @@ class Driver {
     ModelTasks model = tasks_of_model(options, on_.target, &report_.skipped);
     policy_ = std::move(model.policy);
     tasks_ = std::move(model.tasks);
+    report_.cpu_kernels = model.cpu_kernels;
     hardware_ = store_->put(on_.hardware);
     toolchain_ = store_->put(on_.toolchain);
   }
@@ -148,6 +149,9 @@ class Driver {
                                {"codegen", on_.toolchain.codegen_version},
                                {"backend", on_.toolchain.version},
                                {"policy", policy_.text()}};
+    // What the driver's compiler makes of assembly is another campaign's with another driver.
+    if (on_.toolchain.flags != tuned::toolchain_record(on_.target).flags)
+      key_options["flags"] = on_.toolchain.flags;
     // As usual, and as a --size of old, is as it was before there was a choice: such a campaign
     // goes on. When a search ends is no part of the key, as the budget is none.
     const CampaignOptions usual;

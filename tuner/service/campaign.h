@@ -18,7 +18,10 @@ struct CampaignOptions {
   std::string target = "native";
   passes::Precision precision = {};
   int64_t winograd = 0;  // tiles of convolutions, as of passes::PassContext
-  std::string trace;     // "file.tsv:column,column"
+  // A GPU's target: what is tuned are the kernels that a file for it leaves to the CPU, which are
+  // not those of a file for the CPU alone. Empty: all that run on `target`.
+  std::string beside;
+  std::string trace;  // "file.tsv:column,column"
   std::vector<std::string> trace_symbols;
   std::map<std::string, int64_t> fixed;  // symbols with one value
   double budget_s = 300;
@@ -58,6 +61,7 @@ struct CampaignReport {
   db::Uuid campaign;
   std::vector<TaskReport> tasks;     // hottest first
   std::vector<std::string> skipped;  // workloads left out, with the reason
+  size_t cpu_kernels = 0;            // of a GPU's campaign: those that it leaves to the CPU's
   double budget_s = 0, consumed_s = 0;
   Spending spending;
   bool interrupted = false;

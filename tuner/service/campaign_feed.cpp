@@ -237,12 +237,13 @@ plan::CaseOutcome CampaignService::outcome_of(const std::string& key, const Live
     for (const auto& [config, why] : r.absent) out.absent[config] = r.machine;
   }
   for (const db::Hash& config : live.given_up) out.times_ns.emplace(config, std::nullopt);
-  // Those that could not be compiled are in no job.
+  // Those that could not be compiled, and those that are not to be measured, are in no job.
   for (const auto& [trial, config] : live.trials)
     if (!out.times_ns.contains(config)) {
       const std::optional<db::Trial> t = shared_.store.trial(trial);
-      if (t && t->state == db::TrialState::kCompileFailed)
-        out.times_ns.emplace(config, std::nullopt);
+      if (!t || t->state != db::TrialState::kCompileFailed) continue;
+      out.times_ns.emplace(config, std::nullopt);
+      if (t->error_class == db::kPruned) out.pruned.insert(config);
     }
   return out;
 }

@@ -115,6 +115,9 @@ void CampaignService::open_task(const TuningTask& task, int64_t threads) {
   }
   options.seeds =
       warm_start(shared_.store, records.space(), threads, shared_.campaign.key.hardware);
+  shared_.store.transaction([&] {
+    for (const tuned::Candidate& c : options.seeds) t.publisher->measure_anyway(records.put(c));
+  });
   options.jobs = shared_.compile_threads;
   t.search = std::make_unique<Search>(records.space(), options);
   if (std::optional<CostModel> earlier =

@@ -44,6 +44,7 @@ void CampaignService::tell_phases(bool unverified) {
     if (phase == task.told_phase && !better && !ends_early) continue;
     TaskState state{s.best_ratio, s.trials,  s.failed, s.share,
                     s.spent_s,    s.allot_s, s.judge,  task.noise()};
+    state.pruned = s.pruned;
     double shares = 0;
     for (size_t p = 0; p < s.sizes_searched; ++p) shares += task.searched[p];
     for (size_t p = 0; p < s.sizes_searched; ++p)

@@ -46,10 +46,13 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
   const ir::Module typed = ir::infer_types(frontend::import_model(options.model, options.import));
   passes::PassContext context;
   context.target = target.is_gpu() ? kernels::detect_host() : target;
-  if (target.is_gpu()) {
-    context.gpu = target;
-    context.device = kCudaDevice;
-  }
+  if (target.is_gpu() && !options.beside.empty())
+    throw Error(Status::kInvalidArgument, "--beside " + options.beside,
+                fmt::format("are kernels of a CPU, and {} is a GPU's target", target.level),
+                "leave --target out, or name the CPU's");
+  if (target.is_gpu()) context.gpu = target;
+  if (!options.beside.empty()) context.gpu = kernels::target_by_name(options.beside);
+  if (context.gpu) context.device = kCudaDevice;
   context.precision = options.precision;
   context.winograd = options.winograd;
   const ir::Module lowered = passes::run_pipeline(typed, context);
@@ -59,7 +62,9 @@ ModelTasks tasks_of_model(const CampaignOptions& options, const kernels::TargetI
                               ? tuned::implied_policy(passes::constant_bytes(lowered),
                                                       last_cache_of(options, db::host_hardware()))
                               : options.policy_class);
-  out.tasks = tuning_tasks(lowered, points(typed), target, skipped);
+  const std::vector<WeightedPoint> met = points(typed);
+  out.tasks = tuning_tasks(lowered, met, target, skipped);
+  if (target.is_gpu()) out.cpu_kernels = tuning_tasks(lowered, met, context.target, nullptr).size();
   if (out.tasks.empty())
     throw Error(Status::kUnsupported, options.model, "it has no workload that can be tuned",
                 "nimble check shows what it consists of");

@@ -313,6 +313,7 @@ void CampaignPlan::learn_failures(Task& task, const WantedCase& w, const CaseOut
     if (found == outcome.times_ns.end() || found->second) continue;
     ++task.trials;
     ++task.failed;
+    task.pruned += static_cast<int64_t>(outcome.pruned.count(config));
     if (w.phase == Phase::kCross) std::erase(task.chosen, config);
     if (w.phase == Phase::kBaseline || w.phase == Phase::kSearch)
       task.search.sizes.at(w.point).ratios[config] = std::nullopt;
@@ -376,6 +377,7 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
     }
     ++task.trials;
     task.failed += !found->second;
+    task.pruned += static_cast<int64_t>(outcome.pruned.count(config));
     ratios[config] = found->second ? std::optional(*found->second / default_ns) : std::nullopt;
   }
   for (size_t a = 0; a < w.anchors.size(); ++a)
@@ -390,7 +392,8 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
       here.issued.erase(config);
       here.ratios[config] = it->second;
       // A trial is a configuration, at however many sizes.
-      if (w.point == 0) ++task.searched, ++task.stale, ++task.since_gain;
+      if (w.point == 0 && !outcome.pruned.contains(config))
+        ++task.searched, ++task.stale, ++task.since_gain;
     }
     // At further sizes the second anchor is no candidate, and is known by standing in their cases.
     std::vector<db::Hash> news = w.configs;
@@ -441,7 +444,7 @@ std::vector<TaskStatus> CampaignPlan::tasks() const {
   for (const Task& t : tasks_)
     out.push_back({t.phase, t.share, t.allot_s, t.spent_s, t.trials, t.failed, t.searched,
                    std::min(1.0, best_of(out.size())), t.at_once, t.judge, t.result, t.note,
-                   both_sides(out.size())});
+                   both_sides(out.size()), t.pruned});
   return out;
 }
 

@@ -75,6 +75,9 @@ struct CaseOutcome {
   // What a machine lacks something for, such as a vendor's library, and which. It may have a time
   // elsewhere.
   std::map<db::Hash, db::Uuid> absent = {};
+  // Of those without a time: compiled and not measured, for what their code takes of a GPU. They
+  // say nothing of what measuring still gains.
+  std::set<db::Hash> pruned = {};
 };
 
 struct PointSpec {
@@ -149,6 +152,7 @@ struct TaskStatus {
   // Where the cross-evaluation has come to, if there is a vendor's routine; sizes by number, as
   // ratios to the default schedule's times in the same cases.
   std::vector<std::pair<size_t, db::BothSides>> both_sides = {};
+  int64_t pruned = 0;  // of the failed trials: CaseOutcome::pruned
 };
 
 // The workers there are. Their number may change at any time.
@@ -235,7 +239,7 @@ class CampaignPlan {
     std::optional<db::Uuid> judge;
     std::set<size_t> verify_issued;
     CrossEvidence result;
-    int64_t trials = 0, failed = 0, searched = 0, cases = 0;
+    int64_t trials = 0, failed = 0, pruned = 0, searched = 0, cases = 0;
     int default_failures = 0;
     std::string note;
   };

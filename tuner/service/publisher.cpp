@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tuner/fleet/case_record.h"
+#include "tuner/service/gpu_code_record.h"
 #include "tuner/service/jobs.h"
 #include "tuner/trust/records.h"
 #include "vm/base/error.h"
@@ -42,8 +43,8 @@ std::optional<Publisher::Made> Publisher::recall(const db::Hash& config) {
   if (!records_.candidate(config).vendor.empty()) return std::nullopt;
   const std::optional<nlohmann::json> entry = cache_.get(cache_.key("published", config));
   if (!entry) return std::nullopt;
-  Made made{entry->at("artifact").get<std::string>(), entry->at("candidate").get<std::string>(),
-            ""};
+  Made made{entry->at("artifact").get<std::string>(), entry->at("candidate").get<std::string>(), "",
+            gpu_code_from_json(*entry)};
   // The cache may have outlived a database that was restored.
   if (!shared_.store.has_blob(made.candidate) || !shared_.store.artifact(made.artifact))
     return std::nullopt;
@@ -53,6 +54,7 @@ std::optional<Publisher::Made> Publisher::recall(const db::Hash& config) {
 void Publisher::keep(const db::Hash& config, const Built& built) {
   const Stage stage("publish");
   Made made;
+  if (!built.gpu_code.empty()) made.gpu_code = built.gpu_code[0];
   const db::Artifact artifact{built.code_hashes.at(0), records_.workload(), config,
                               shared_.toolchain,       built.compile_ms,    built.image_bytes};
   shared_.store.transaction([&] {
@@ -60,8 +62,9 @@ void Publisher::keep(const db::Hash& config, const Built& built) {
     made.candidate = shared_.store.put_blob(built.executable);
     shared_.store.put(db::Candidate{made.artifact, made.candidate, shared_.target.level});
   });
-  cache_.put(cache_.key("published", config),
-             {{"artifact", made.artifact}, {"candidate", made.candidate}});
+  nlohmann::json entry = {{"artifact", made.artifact}, {"candidate", made.candidate}};
+  if (!built.gpu_code.empty()) entry["gpu_code"] = gpu_code_json(made.gpu_code);
+  cache_.put(cache_.key("published", config), entry);
   made_[config] = std::move(made);
 }
 
@@ -92,7 +95,17 @@ void Publisher::build(const std::vector<db::Hash>& configs) {
   }
 }
 
-void Publisher::end_uncompiled(const db::TrialKey& key, const std::string& why) {
+std::optional<std::string> Publisher::why_not_measured(const plan::WantedCase& w,
+                                                       const db::Hash& config) const {
+  // What other phases compare was found worth it.
+  if (w.phase != plan::Phase::kBaseline && w.phase != plan::Phase::kSearch) return std::nullopt;
+  if (anyway_.contains(config)) return std::nullopt;
+  return tuner::why_not_measured(made_.at(config).gpu_code,
+                                 made_.at(records_.default_config()).gpu_code, shared_.target);
+}
+
+void Publisher::end_unmeasured(const db::TrialKey& key, const std::string& error_class,
+                               const std::string& why) {
   shared_.store.transaction([&] {
     // Whoever ends a trial holds it. As it is the most urgent one, a claim of one takes it.
     shared_.store.enqueue({{key, 0, 1e300, std::nullopt}});
@@ -105,17 +118,35 @@ void Publisher::end_uncompiled(const db::TrialKey& key, const std::string& why) 
     for (const db::Trial& t : shared_.store.claim(request))
       if (t.uuid == now->uuid)
         shared_.store.finish(
-            {t.uuid, owner, db::TrialState::kCompileFailed, "compiler", why, std::nullopt});
+            {t.uuid, owner, db::TrialState::kCompileFailed, error_class, why, std::nullopt});
     shared_.store.give_back(shared_.campaign.uuid, owner);
   });
 }
 
 // ---- cases ----------------------------------------------------------------------------------
 
+// This machine need not have the GPU: what its CPU's default schedule computes of the same workload
+// is checked before it stands for the result, as the GPU's would be.
+std::optional<std::vector<uint8_t>> Publisher::own_default() {
+  if (!shared_.target.is_gpu()) {
+    const auto made = made_.find(records_.default_config());
+    if (made == made_.end() || !made->second.fault.empty()) return std::nullopt;
+    return shared_.store.blob(made->second.candidate);
+  }
+  if (cpu_default_) return cpu_default_;
+  const kernels::TargetInfo host = kernels::detect_host();
+  try {
+    Built built = shared_.backend.build(task_.workload(),
+                                        {Space(task_.workload(), host).default_candidate()}, host);
+    if (built.error.empty()) cpu_default_ = std::move(built.executable);
+  } catch (const Error& e) {
+    if (e.status() != Status::kUnsupported) throw;  // else the CPU has no template for it
+  }
+  return cpu_default_;
+}
+
 std::optional<std::vector<std::vector<uint8_t>>> Publisher::default_result(size_t point) {
-  const auto made = made_.find(records_.default_config());
-  if (made == made_.end() || !made->second.fault.empty()) return std::nullopt;
-  std::optional<std::vector<uint8_t>> bytes = shared_.store.blob(made->second.candidate);
+  std::optional<std::vector<uint8_t>> bytes = own_default();
   if (!bytes) return std::nullopt;
   Case c = records_.case_at(point, shared_.policy);
   const uint32_t id = shared_.runner.add(std::move(*bytes));
@@ -168,12 +199,16 @@ bool Publisher::possible(size_t point) {
 
 std::optional<db::Uuid> Publisher::publish(const PlanRecord& record, size_t point, double case_s,
                                            const std::map<db::Hash, double>& predicted_ns) {
-  const plan::WantedCase& w = record.wanted;
+  return publish(record.wanted, point, limits_of(record, case_s), predicted_ns);
+}
+
+std::optional<db::Uuid> Publisher::publish(const plan::WantedCase& w, size_t point,
+                                           const std::string& limits,
+                                           const std::map<db::Hash, double>& predicted_ns) {
   std::vector<db::Hash> all = w.anchors;
   all.insert(all.end(), w.configs.begin(), w.configs.end());
   build(all);
   if (!made_.at(w.anchors.at(0)).fault.empty()) return std::nullopt;
-  const std::string limits = limits_of(record, case_s);
   db::NewJob job;
   job.campaign = shared_.campaign.uuid;
   job.hardware = shared_.campaign.key.hardware;
@@ -189,7 +224,13 @@ std::optional<db::Uuid> Publisher::publish(const PlanRecord& record, size_t poin
       const db::TrialKey key = trial_key(shared_.campaign.uuid, records_, w, all[i], point);
       const Made& made = made_.at(all[i]);
       if (!made.fault.empty()) {
-        end_uncompiled(key, made.fault);
+        end_unmeasured(key, "compiler", made.fault);
+        continue;
+      }
+      // By the code alone, so that a case that is published again is the same job.
+      const bool anchors = i < w.anchors.size();
+      if (const auto why = anchors ? std::nullopt : why_not_measured(w, all[i])) {
+        end_unmeasured(key, db::kPruned, *why);
         continue;
       }
       const std::optional<db::Trial> before = shared_.store.trial(db::uuid_of(key));

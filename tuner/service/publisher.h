@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,10 +55,18 @@ class Publisher {
   bool possible(size_t point);
   std::string why_not(size_t point) const { return impossible_.at(point); }
 
+  // What is measured whatever it takes of a GPU, as what an earlier campaign chose.
+  void measure_anyway(const db::Hash& config) { anyway_.insert(config); }
+
   // Compiles what is missing of it and hands it out; `point`: of the task. Trials of candidates
-  // that cannot be compiled are ended, and the job goes without them. Nothing if the default
+  // that cannot be compiled, and of those of a search that a GPU need not be asked about
+  // (occupancy.h), are ended, and the job goes without them. Nothing if the default
   // schedule cannot be compiled. Published again it is the same job.
   std::optional<db::Uuid> publish(const PlanRecord& record, size_t point, double case_s,
+                                  const std::map<db::Hash, double>& predicted_ns);
+  // The same of a case that no plan knows of, with a job's limits as canonical JSON.
+  std::optional<db::Uuid> publish(const plan::WantedCase& w, size_t point,
+                                  const std::string& limits,
                                   const std::map<db::Hash, double>& predicted_ns);
 
  private:
@@ -65,12 +74,19 @@ class Publisher {
     db::Hash artifact;
     db::Digest candidate;
     std::string fault;  // why it cannot be compiled; else empty
+    GpuCode gpu_code = {};
   };
   void build(const std::vector<db::Hash>& configs);
   std::optional<Made> recall(const db::Hash& config);
   void keep(const db::Hash& config, const Built& built);
   // Ends a trial without a measurement.
-  void end_uncompiled(const db::TrialKey& key, const std::string& why);
+  void end_unmeasured(const db::TrialKey& key, const std::string& error_class,
+                      const std::string& why);
+  std::optional<std::string> why_not_measured(const plan::WantedCase& w,
+                                              const db::Hash& config) const;
+  // An executable whose only kernel is the workload's default schedule, for this machine; nothing
+  // if there is none.
+  std::optional<std::vector<uint8_t>> own_default();
   std::optional<std::vector<std::vector<uint8_t>>> default_result(size_t point);
 
   Publishing& shared_;
@@ -78,6 +94,8 @@ class Publisher {
   TaskRecords records_;
   TaskCache cache_;
   std::map<db::Hash, Made> made_;  // by configuration
+  std::set<db::Hash> anyway_;
+  std::optional<std::vector<uint8_t>> cpu_default_;  // of a GPU's workload
   std::map<size_t, db::Hash> cases_;
   std::map<size_t, std::string> impossible_;
 };

@@ -15,6 +15,7 @@
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/campaign_service.h"
 #include "tuner/service/status.h"
+#include "tuner/service/tuning_machine.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -27,15 +28,17 @@ constexpr double kSoonS = 0.02;
 constexpr double kLookAgain = 1;
 
 // Times of one code generator say nothing about another's.
-void check_version(const db::Campaign& campaign) {
+void check_version(const db::Campaign& campaign, const kernels::TargetInfo& target) {
   const nlohmann::json options = nlohmann::json::parse(campaign.key.options, nullptr, false);
-  const db::Toolchain own = tuned::toolchain_record();
+  tuned::require_toolchain(target);
+  const db::Toolchain own = tuned::toolchain_record(target);
   const auto same = [&](const char* name, const nlohmann::json& mine) {
     return !options.contains(name) || options.at(name) == mine;
   };
   if (!same("codegen", own.codegen_version) || !same("backend", own.version))
     throw Error(Status::kIncompatible, "campaign " + campaign.uuid,
-                "was submitted for another version of the code generator",
+                fmt::format("was submitted for another version of the code generator, or of {}",
+                            own.compiler),
                 "submit it again, or serve it with that version");
 }
 
@@ -202,10 +205,11 @@ class Service {
     if (now->state == db::CampaignState::kInterrupted)
       store_->set_campaign_state(campaign.uuid, db::CampaignState::kRunning);
     Submission submission = load_(*store_, campaign.uuid);
-    check_version(*now);
-    s.target = kernels::target_by_name(submission.target);
+    s.target =
+        target_on(submission.target, store_->hardware(now->key.hardware).value_or(db::Hardware{}));
+    check_version(*now, s.target);
     s.cache = std::make_unique<WorkCache>(files.work);
-    const db::Hash toolchain = store_->put(tuned::toolchain_record());
+    const db::Hash toolchain = store_->put(tuned::toolchain_record(s.target));
     auto& place = served_[campaign.uuid];
     place = std::move(s);
     try {

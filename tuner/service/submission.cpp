@@ -213,6 +213,7 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
   const std::string text = to_json(submission);
   submission_of(text);  // what nobody could read is not stored
   const kernels::TargetInfo target = kernels::target_by_name(submission.target);
+  tuned::require_toolchain(target);  // a campaign is of its version
   db::Uuid campaign;
   const Stage stage("submit");
   store.transaction([&] {
@@ -222,7 +223,7 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
     key.digest = digest;
     key.hardware = hardware;
     key.seed = submission.seed;
-    const db::Toolchain toolchain = tuned::toolchain_record();
+    const db::Toolchain toolchain = tuned::toolchain_record(target);
     key.options = json{{kSubmissionOption, digest},
                        {"target", target.level},
                        {"codegen", toolchain.codegen_version},

@@ -198,7 +198,7 @@ void TaskRun::compile(std::vector<db::Trial>& trials) {
     if (t.key.role != db::Role::kSearch || db::is_final(t.state) || seeds_.contains(t.key.config))
       return false;
     const std::optional<std::string> why = builder_.why_not_measured(t.key.config);
-    if (why) finish_failed(t, db::TrialState::kCompileFailed, kPruned, *why);
+    if (why) finish_failed(t, db::TrialState::kCompileFailed, db::kPruned, *why);
     return why.has_value();
   });
 }
@@ -215,7 +215,7 @@ void TaskRun::finish_failed(const db::Trial& trial, db::TrialState state,
     context_.store.add(log);
   });
   changed_.insert(trial.uuid);
-  const int64_t pruned = error_class == kPruned ? 1 : 0;
+  const int64_t pruned = error_class == db::kPruned ? 1 : 0;
   context_.meter.count(1, 1, pruned);
   ++report_.trials;
   ++report_.failed;

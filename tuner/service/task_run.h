@@ -41,7 +41,7 @@ struct TaskReport {
   double calls = 0, share = 0;         // of the model's time with default schedules
   double default_ns = 0, best_ns = 0;  // weighted over the sizes; 0: not measured
   int64_t trials = 0, failed = 0;
-  int64_t pruned = 0;      // of the failed ones: not measured, for what their code takes (kPruned)
+  int64_t pruned = 0;      // of the failed ones: not measured, for what their code takes
   double spent_s = 0;      // from the search to the table
   int64_t candidates = 0;  // see TaskRun::compiled; set when the campaign ends
   size_t seeds = 0;        // configurations of earlier tables that the search began with
@@ -85,9 +85,6 @@ std::vector<size_t> spread_order(const TuningTask& task,
 inline constexpr double kUnusable = HUGE_VAL;
 // Why a search ended, of one that came to the end of its space.
 inline constexpr char kAllTried[] = "every schedule was tried";
-// The error class of a trial whose candidate compiles and is not measured, for what its code takes
-// of a GPU (occupancy.h).
-inline constexpr char kPruned[] = "pruned";
 // Beyond this, what a process holds is anybody's.
 inline constexpr int64_t kLeaseMs = 60'000;
 

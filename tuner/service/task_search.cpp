@@ -16,8 +16,10 @@ namespace {
 constexpr size_t kMostPerRound = 16;
 // A round that is lost by a kill must not cost more than a few seconds.
 constexpr double kRoundMs = 3000;
-// Rounds without a gain after which the other phases, and other workloads, have their turn.
-constexpr int kPatience = 5;
+// Rounds without a gain after which the other phases, and other workloads, have their turn. Of
+// those in a row of which nothing was measured, since all was pruned, more: they say nothing of
+// what measuring still gains, and cost their compiling alone.
+constexpr int kPatience = 5, kBlindPatience = 20;
 
 }  // namespace
 
@@ -133,7 +135,7 @@ TaskRun::Found TaskRun::found_of(const std::vector<db::TrialOutcome>& outcomes) 
     std::set<db::Hash> configs;
     for (const db::TrialOutcome* o : trials) {
       // What was not measured says nothing of what measuring still gains.
-      if (o->trial.error_class != kPruned) configs.insert(o->trial.key.config);
+      if (o->trial.error_class != db::kPruned) configs.insert(o->trial.key.config);
       double& best = out.best_ns[*search_place(*o)];
       best = std::min(best, ns_of(*o).value_or(best));
     }
@@ -249,8 +251,8 @@ bool TaskRun::search(double until_s) {
   until_s_ = context_.end_s;
   if (!search_) begin_search(until_s - context_.meter.consumed_s());
   const double at_first = found_.ratio;
-  int stale = 0;
-  while (stale < kPatience && !ends_search()) {
+  int stale = 0, blind = 0;
+  while (stale < kPatience && blind < kBlindPatience && !ends_search()) {
     const double begin = context_.meter.consumed_s();
     const double left_ms = (until_s - begin) * 1000;
     // The default's times tell what measuring one candidate takes: those far off are raced.
@@ -287,6 +289,7 @@ bool TaskRun::search(double until_s) {
     };
     run(trials, db::Role::kSearch);
     const double before = found_.ratio;
+    const int64_t tried = found_.trials;
     {
       const Account::Span storing(context_.account, Activity::kStore);
       outcomes();
@@ -299,7 +302,11 @@ bool TaskRun::search(double until_s) {
     found_ = found_of(all);
     const std::optional<double> correlation = search_->learn();
     if (correlation) report_.ranked.emplace_back(round_, *correlation);
-    stale = gains(found_.ratio, before) ? 0 : stale + 1;
+    blind = found_.trials > tried ? 0 : blind + 1;
+    if (gains(found_.ratio, before))
+      stale = 0;
+    else if (blind == 0)
+      ++stale;
     context_.meter.times(found_.ratio * report_.default_ns, report_.default_ns);
     ++round_;
     const double spent = context_.meter.consumed_s() - begin;

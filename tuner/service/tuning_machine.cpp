@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "compiler/kernels/targets.h"
 #include "compiler/tuned/tuned.h"
 #include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "vm/base/cpu.h"
 #include "vm/base/error.h"
 #include "vm/base/gpu_target.h"
+#include "vm/base/printable.h"
 #include "vm/runtime/cuda_facts.h"
 
 namespace nimble::tuner {
@@ -31,7 +33,76 @@ GpuFacts gpu_that_runs(const kernels::TargetInfo& target) {
   return gpu;
 }
 
+// A card of an architecture that has less shared memory than the table's: what all that run such
+// code have, since a hardware's record does not say.
+int64_t shared_bytes_of(const kernels::TargetInfo& target, int capability) {
+  if (gpu_target(target.level)->capability == capability) return target.shared_bytes;
+  return std::min(target.shared_bytes, kernels::target_by_name("compute_80").shared_bytes);
+}
+
+std::string best_level_of(const db::Hardware& hardware, int capability) {
+  std::optional<GpuTarget> best;
+  std::string level;
+  for (const kernels::TargetRow& row : kernels::all_targets()) {
+    const std::optional<GpuTarget> code = gpu_target(row.info.level);
+    if (!code || !code->runs_on(capability) || (best && !code->better_than(*best))) continue;
+    best = code;
+    level = row.info.level;
+  }
+  if (!best)
+    throw Error(Status::kUnsupported, "--hardware " + printable(hardware.model_name),
+                fmt::format("no target makes code for a GPU of compute capability {}.{}",
+                            capability / 10, capability % 10),
+                "see the targets: nimble compile --help");
+  return level;
+}
+
 }  // namespace
+
+kernels::TargetInfo target_on(const std::string& level, const db::Hardware& hardware) {
+  const std::optional<int> capability = db::gpu_capability(hardware);
+  if (level == "native")
+    return capability ? target_on(best_level_of(hardware, *capability), hardware)
+                      : kernels::target_of_isa(hardware.isa);
+  kernels::TargetInfo out = kernels::target_by_name(level);
+  const bool runs = out.is_gpu() ? capability && gpu_target(level)->runs_on(*capability)
+                                 : !capability.has_value();
+  if (!runs)
+    throw Error(Status::kUnsupported, "--target " + level,
+                fmt::format("{} ({}) cannot run such code", printable(hardware.model_name),
+                            printable(hardware.isa)),
+                "name hardware that the code is for: nimble db show hardware lists what there is");
+  if (capability) out.shared_bytes = shared_bytes_of(out, *capability);
+  return out;
+}
+
+db::Hardware gpu_of_fleet(db::Store& store, const kernels::TargetInfo& target) {
+  const auto runs = [&](const db::Hardware& h) {
+    const std::optional<int> capability = db::gpu_capability(h);
+    return capability && gpu_target(target.level)->runs_on(*capability);
+  };
+  try {
+    if (db::Hardware here = db::gpu_hardware(rt::cuda_facts()); runs(here)) return here;
+  } catch (const Error& e) {  // there is none here
+    if (e.status() == Status::kInvalidArgument) throw;
+  }
+  std::vector<db::Hardware> found;
+  std::string list;
+  for (const db::Hardware& h : store.hardware()) {
+    if (!runs(h)) continue;
+    found.push_back(h);
+    list += fmt::format("{}{} {}", list.empty() ? "" : "; ", db::key_of(h).substr(0, 12),
+                        printable(h.model_name));
+  }
+  if (found.size() == 1) return found[0];
+  if (found.empty())
+    throw Error(Status::kNotFound, "--target " + target.level,
+                store.path() + " knows no GPU that runs such code",
+                "begin a worker on a machine that has one: nimble worker --db PLACE --device gpu");
+  throw Error(Status::kInvalidArgument, "--target " + target.level,
+              fmt::format("{} kinds of GPUs run such code", found.size()),
+              "say which is to measure with --hardware: " + list);
+}
 
 TuningMachine tuning_machine(const std::string& name) {
   TuningMachine out;
@@ -40,6 +111,10 @@ TuningMachine tuning_machine(const std::string& name) {
     const GpuFacts gpu = gpu_that_runs(out.target);
     tuned::require_toolchain(out.target);
     out.toolchain = tuned::toolchain_record(out.target);
+    // Of assembly the driver makes the machine code, which another one may make otherwise.
+    if (gpu_target(out.target.level)->assembly)
+      out.toolchain.flags +=
+          fmt::format(" driver={}.{}", gpu.driver / 1000, gpu.driver % 1000 / 10);
     out.hardware = db::gpu_hardware(gpu);
     // Others of the architecture may have more of it.
     out.target.shared_bytes = std::min(out.target.shared_bytes, gpu.shared_bytes);

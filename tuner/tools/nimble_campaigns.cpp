@@ -11,23 +11,31 @@
 #include <iostream>
 #include <thread>
 
-#include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
+#include "db/store/place.h"
+#include "tuner/measure/machine_lock.h"
+#include "tuner/measure/runner.h"
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
+#include "tuner/service/packing.h"
 #include "tuner/service/status.h"
 #include "tuner/service/submission.h"
 #include "tuner/service/task_state.h"
+#include "tuner/service/tuning_machine.h"
 #include "tuner/tools/tune_arguments.h"
 #include "tuner/tools/vendor_column.h"
+#include "tuner/trust/keyring.h"
 #include "vm/arguments/command_line.h"
+#include "vm/arguments/interrupt.h"
 #include "vm/arguments/subcommands.h"
 #include "vm/arguments/table.h"
 #include "vm/base/cpu.h"
 #include "vm/base/file.h"
 #include "vm/base/json_text.h"
 #include "vm/base/printable.h"
+#include "vm/base/program.h"
+#include "vm/base/text_table.h"
 
 namespace nimble {
 namespace {
@@ -44,7 +52,8 @@ constexpr char kEpilogue[] =
     "the whole.";
 
 struct Arguments {
-  std::string database, campaign, reason, duration, metrics, hardware;
+  std::string database, campaign, reason, duration, metrics, hardware, key, keys;
+  size_t candidates = 16, sizes = 2;  // that are packed of each workload
   tuner::CampaignOptions options;
   tools::TuneArguments tune;
   Format format = Format::kTable;
@@ -67,33 +76,15 @@ std::string short_of(const std::string& id) {
   return id.substr(0, 8);
 }
 
-int submit(const Arguments& a, const std::string& command) {
-  const auto store = open(a, true, true);  // before the model is read: what fails here fails first
-  const bool here = a.hardware.empty() || a.hardware == "this";
-  const db::Hardware hardware = here ? db::host_hardware() : db::find_hardware(*store, a.hardware);
-  if (const std::optional<int> capability = db::gpu_capability(hardware))
-    throw Error(Status::kUnsupported, "--hardware " + a.hardware,
-                fmt::format("{} is a GPU, and a fleet measures for CPUs alone",
-                            printable(hardware.model_name)),
-                "run nimble tune --target with the GPU's architecture on a machine that has it");
-  // "native" is the level of the machine that will measure.
-  const bool native = a.options.target == "native";
-  const kernels::TargetInfo target = native && !here ? kernels::target_of_isa(hardware.isa)
-                                                     : kernels::target_by_name(a.options.target);
-  tuner::require_cpu(target, "a fleet measures");
-  if (here && !host_cpu().has(target.level))
-    throw Error(
-        Status::kUnsupported, "--target " + a.options.target,
-        fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
-        "give --hardware, or a lower level");
-  if (!here && a.options.threads.empty())
-    throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
-                "how many threads such a machine has is not known here", "give --threads");
+// What the model consists of for the target. `cpu_kernels`: what of it a GPU leaves to the CPU.
+tuner::Submission submission_from(const Arguments& a, const kernels::TargetInfo& target,
+                                  int64_t last_cache_bytes, size_t* cpu_kernels) {
   std::vector<std::string> skipped;
   tuner::CampaignOptions options = a.options;
-  options.last_cache_bytes = db::last_cache_bytes(hardware);
+  options.last_cache_bytes = last_cache_bytes;
   tuner::ModelTasks model = tuner::tasks_of_model(options, target, &skipped);
   for (const std::string& s : skipped) std::cerr << "skipped " << s << '\n';
+  *cpu_kernels = model.cpu_kernels;
   tuner::Submission s;
   s.tasks = std::move(model.tasks);
   s.policy = model.policy;
@@ -103,6 +94,66 @@ int submit(const Arguments& a, const std::string& command) {
   s.only_hot = a.options.only_hot;
   s.search_end = a.options.search_end;
   s.seed = a.options.seed;
+  return s;
+}
+
+// For a machine that is out of reach: compiles and signs all that is to be measured there.
+int pack(const Arguments& a, const std::string& command) {
+  const trust::SigningKey key =
+      trust::Keyring(a.keys.empty() ? trust::default_keyring_folder() : a.keys).open(a.key);
+  const std::atomic<bool>& interrupted = note_interrupts();
+  const auto say = [](const std::string& text) { std::cerr << sayable(text) << '\n'; };
+  const auto store = open(a, true, true);
+  size_t cpu_kernels = 0;
+  const tuner::Submission s = submission_from(a, kernels::target_by_name(a.options.target),
+                                              a.options.last_cache_bytes, &cpu_kernels);
+  tuner::PackOptions options;
+  options.candidates = a.candidates;
+  options.key_name = a.key;
+  options.program = tuner::worker_program();
+  options.compile_threads = a.options.compile_threads;
+  const tuner::MachineLock here("cpu", "packing " + db::printable_place(a.database), interrupted,
+                                [&](const std::string& holder) { say("waiting: " + holder); });
+  const auto backend = tuner::compiler_backend();
+  const tuner::Packed packed =
+      tuner::pack_campaign(*store, *backend, key, s, options, command, interrupted, say);
+  std::cout << packed.campaign << '\n';
+  const std::string database = shell_word(db::printable_place(a.database));
+  std::cerr << fmt::format(
+      "{} jobs of {} workloads{}\n"
+      "there: nimble worker --db {} --device gpu --jobs-for {} --max-idle 0\n"
+      "then here: nimble db import --db tuning.db {}\n",
+      packed.jobs, packed.workloads,
+      packed.left_out > 0 ? fmt::format(", {} left out", packed.left_out) : "", database,
+      shell_word(tuner::any_gpu(kernels::target_by_name(s.target)).model_name), database);
+  return kExitOk;
+}
+
+int submit(const Arguments& a, const std::string& command) {
+  const auto store = open(a, true, true);  // before the model is read: what fails here fails first
+  const bool unnamed = a.hardware.empty() || a.hardware == "this";
+  const bool native = a.options.target == "native";
+  std::optional<kernels::TargetInfo> named;
+  if (!native) named = kernels::target_by_name(a.options.target);
+  const bool of_gpu = named && named->is_gpu();
+  const db::Hardware hardware = !unnamed ? db::find_hardware(*store, a.hardware)
+                                : of_gpu ? tuner::gpu_of_fleet(*store, *named)
+                                         : db::host_hardware();
+  // "native" is the level of the machine that will measure.
+  const kernels::TargetInfo target = native && unnamed
+                                         ? kernels::target_by_name("native")
+                                         : tuner::target_on(a.options.target, hardware);
+  if (!target.is_gpu() && unnamed && !host_cpu().has(target.level))
+    throw Error(
+        Status::kUnsupported, "--target " + a.options.target,
+        fmt::format("this machine is of level {} and cannot run such code", host_cpu().level),
+        "give --hardware, or a lower level");
+  if (!target.is_gpu() && !unnamed && a.options.threads.empty())
+    throw Error(Status::kInvalidArgument, "--hardware " + a.hardware,
+                "how many threads such a machine has is not known here", "give --threads");
+  size_t cpu_kernels = 0;
+  const tuner::Submission s =
+      submission_from(a, target, db::last_cache_bytes(hardware), &cpu_kernels);
   db::Uuid campaign;
   store->transaction([&] {
     campaign = tuner::submit(*store, s, store->put(hardware), a.options.budget_s, command);
@@ -111,6 +162,10 @@ int submit(const Arguments& a, const std::string& command) {
   std::cerr << fmt::format("{} workloads for {}, {} machine-seconds\n",
                            s.tasks.size() * s.threads.size(), printable(hardware.model_name),
                            store->campaign(campaign)->budget_s);
+  std::cerr << tools::beside_text(
+      cpu_kernels, target.level,
+      fmt::format("nimble campaigns submit {} --db {}", shell_word(a.options.model),
+                  shell_word(db::printable_place(a.database))));
   return kExitOk;
 }
 
@@ -227,6 +282,7 @@ Table task_table(const tuner::CampaignStatus& s) {
                 }},
                "trials",
                "failed",
+               "pruned",
                tools::vendor_column(),
                {"spent_s", "used", seconds}});
   const Json all = json_of(s);
@@ -236,6 +292,7 @@ Table task_table(const tuner::CampaignStatus& s) {
     t["best"] = state.best_ratio > 0 ? Json(state.best_ratio) : Json();
     t["trials"] = state.trials;
     t["failed"] = state.failed;
+    t["pruned"] = state.pruned;
     t["spent_s"] = state.spent_s;
     if (state.vendor) t["vendor"] = Json::parse(db::json_text(*state.vendor));
     table.add_object(std::move(t));
@@ -457,9 +514,35 @@ int run(int argc, char** argv) {
   submit_command
       ->add_option("--hardware", a.hardware,
                    "The kind of machine that is to measure: the beginning of a fingerprint or part "
-                   "of the processor's name, as nimble db show hardware lists them (default: this)")
+                   "of the processor's or GPU's name, as nimble db show hardware lists them "
+                   "(default: this; of a GPU's --target the database's only such GPU, too)")
       ->type_name("KIND");
   a.tune.add_campaign(*submit_command, a.options);
+  CLI::App* pack_command = command(
+      "pack", "Compile and sign candidates for a machine with a GPU that reaches no service",
+      "nimble campaigns pack model.onnx --db packed.db --target sm_90a --key planner");
+  a.tune.add_model(*pack_command, a.options);
+  database(pack_command);
+  pack_command->add_option("--key", a.key, "The key that signs candidates (nimble keys list)")
+      ->required()
+      ->type_name("NAME");
+  pack_command->add_option("--keys", a.keys, "Where keys lie; default: NIMBLE_KEYS, ~/.config/…")
+      ->type_name("FOLDER");
+  pack_command
+      ->add_option("--candidates", a.candidates,
+                   "Drawn configurations of each workload, beside its default one")
+      ->capture_default_str()
+      ->check(CLI::Range(size_t{1}, size_t{10'000}));
+  pack_command->add_option("--jobs", a.options.compile_threads, "Compilations at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  pack_command->add_option("--sizes", a.sizes, "Sizes that each workload is measured at, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(size_t{1}, tuner::kMostRepresentatives));
+  a.tune.add_target(*pack_command, a.options);
+  a.tune.add_sizes(*pack_command, a.options);
+  pack_command->add_option("--seed", a.options.seed, "Another seed draws others")
+      ->capture_default_str();
   CLI::App* list_command = command("list", "List all campaigns, the newest first",
                                    "nimble campaigns list --db tuning.db");
   database(list_command);
@@ -508,6 +591,11 @@ int run(int argc, char** argv) {
   if (*submit_command) {
     a.tune.read(a.options);
     return submit(a, tools::command_of("nimble campaigns", argc, argv));
+  }
+  if (*pack_command) {
+    a.options.search_shapes = a.sizes;
+    a.tune.read(a.options);
+    return pack(a, tools::command_of("nimble campaigns", argc, argv));
   }
   if (*list_command) return list(a);
   if (*status_command) return status(a);

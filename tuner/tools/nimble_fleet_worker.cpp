@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 
+#include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
 #include "db/store/place.h"
@@ -17,6 +20,7 @@
 #include "vm/base/cpu.h"
 #include "vm/base/cpu_list.h"
 #include "vm/base/printable.h"
+#include "vm/runtime/cuda_facts.h"
 
 namespace nimble {
 namespace {
@@ -37,12 +41,13 @@ constexpr char kEpilogue[] =
     "  nimble worker --db postgresql://worker@server/tuning\n"
     "  nimble worker --db tuning.db --once\n"
     "  nimble worker --db postgresql://worker@server/tuning --cpus 0-7 --trust planner\n"
+    "  nimble worker --db postgresql://worker@server/tuning --device gpu:1\n"
     "  nimble worker --db tuning.db --rerun 3f2a81c0\n"
     "  nimble worker";
 
 struct Arguments {
   tuner::FleetWorkerOptions worker;
-  std::string campaign, cpus, rerun;
+  std::string campaign, cpus, rerun, jobs_for, device = "cpu";
   std::vector<std::string> trust;
   double lease_s = 60, poll_s = 1, max_idle_s = 0;
   bool quiet = false;
@@ -51,6 +56,32 @@ struct Arguments {
 
 void say(const std::string& text) {
   std::cerr << "nimble worker: " << sayable(text) << std::endl;
+}
+
+// The number of "gpu:1", "" of "cpu" and of "gpu", which is the driver's first one or
+// NIMBLE_CUDA_DEVICE's. Error(kInvalidArgument) for anything else.
+std::string gpu_number(const std::string& device) {
+  if (device == "cpu" || device == "gpu") return "";
+  const std::string number = device.starts_with("gpu:") ? device.substr(4) : "";
+  int value = 0;
+  const char* end = number.data() + number.size();
+  const auto [rest, error] = std::from_chars(number.data(), end, value);
+  if (number.empty() || error != std::errc() || rest != end || value < 0)
+    throw Error(Status::kInvalidArgument, "--device " + printable(device), "is no device",
+                "give cpu, gpu or gpu:N, N from 0 on");
+  return number;
+}
+
+// The GPU that it measures on, which the measuring process finds by the same variable.
+GpuFacts gpu_of(const std::string& device) {
+  const std::string number = gpu_number(device);
+  if (!number.empty()) ::setenv("NIMBLE_CUDA_DEVICE", number.c_str(), 1);
+  try {
+    return rt::cuda_facts();
+  } catch (const Error& e) {
+    throw Error(e.status(), "--device " + device, "there is no GPU to measure on: " + e.problem(),
+                e.remedy());
+  }
 }
 
 // Tells what it serves and whom it trusts, before anything runs; refuses what cannot go well.
@@ -66,13 +97,16 @@ void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ri
   if (!a.campaign.empty())
     a.worker.campaign =
         db::the_one(*store, db::Kind::kCampaign, a.campaign, "list them: nimble db campaigns");
+  if (!a.jobs_for.empty()) a.worker.jobs_for = db::key_of(db::find_hardware(*store, a.jobs_for));
   if (a.quiet) return;
   std::string trusted;
   for (const trust::NamedKey& k : keys)
     trusted += fmt::format("{}{} ({})", trusted.empty() ? "" : ", ", k.name, k.key.substr(0, 16));
-  const db::Hardware hardware = db::host_hardware();
-  say(fmt::format("serves {} with {} {} ({}{})", store->path(), db::key_of(hardware).substr(0, 12),
-                  hardware.model_name, hardware.isa,
+  const std::optional<GpuFacts>& gpu = a.worker.gpu;
+  const db::Hardware hardware = gpu ? db::gpu_hardware(*gpu) : db::host_hardware();
+  say(fmt::format("serves {} with {} {} ({}{}{})", store->path(),
+                  db::key_of(hardware).substr(0, 12), hardware.model_name, hardware.isa,
+                  gpu && !gpu->slot.empty() ? ", " + gpu->slot : "",
                   a.cpus.empty() ? "" : ", CPUs " + cpu_list_text(a.worker.cpus)));
   say("trusts " + trusted);
 }
@@ -161,9 +195,17 @@ int run(int argc, char** argv) {
   app.add_option("--campaign", a.campaign,
                  "Serve this one alone; default: of all that run the one whose turn it is")
       ->type_name("UUID");
-  app.add_option("--device", w.device, "What it measures on: cpu. Kernels for others are not there")
+  app.add_option("--device", a.device,
+                 "What it measures on: cpu, gpu (an NVIDIA GPU: the first, or that of "
+                 "NIMBLE_CUDA_DEVICE) or gpu:N, its number among those that CUDA_VISIBLE_DEVICES "
+                 "leaves; a worker for each")
       ->capture_default_str()
-      ->check(CLI::IsMember({"cpu"}));
+      ->check(read_by(gpu_number))
+      ->type_name("DEVICE");
+  app.add_option("--jobs-for", a.jobs_for,
+                 "Take jobs for this kind of hardware instead of its own, as those that nimble "
+                 "campaigns pack has made for any GPU; what it finds is filed under its own")
+      ->type_name("KIND");
   app.add_option("--cpus", a.cpus,
                  "Bind the measuring process to these (0-3,8); default: all that it may use. They "
                  "are recorded with what it measures")
@@ -211,9 +253,11 @@ int run(int argc, char** argv) {
     check_cpus(w.cpus);
   }
 
+  if (a.device != "cpu") w.gpu = gpu_of(a.device);
+
   const std::atomic<bool>& interrupted = note_interrupts();
   const trust::Keyring ring(trust::default_keyring_folder());
-  tuner::SignedOnly permission(ring, a.trust);
+  tuner::SignedOnly permission(ring, a.trust, w.gpu);
   if (!a.rerun.empty()) return rerun(a, permission, interrupted);
   greet(a, permission, ring);
   const tuner::FleetTally tally =

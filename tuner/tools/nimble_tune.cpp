@@ -32,7 +32,8 @@ constexpr char kEpilogue[] =
     "Examples:\n"
     "  nimble tune model.onnx --db tuning.db --budget 5m\n"
     "  nimble tune all-MiniLM-L6-v2/ --db tuning.db --trace lengths.tsv:pair --threads 1,2\n"
-    "  nimble tune model.onnx --db tuning.db --target sm_90a\n\n"
+    "  nimble tune model.onnx --db tuning.db --target sm_90a\n"
+    "  nimble tune model.onnx --db tuning.db --beside sm_90a\n\n"
     "The database can also be named by the environment variable NIMBLE_DB.";
 
 std::string ns_text(const Json& value) {
@@ -150,15 +151,11 @@ void print(const tuner::CampaignReport& report, Format format) {
       [&] {
         Json tasks = Json::array();
         for (const auto& r : report.tasks) tasks.push_back(json_of(r));
-        return Json{{"campaign", report.campaign},
-                    {"budget_s", report.budget_s},
-                    {"consumed_s", report.consumed_s},
-                    {"spending", json_of(report.spending)},
-                    {"interrupted", report.interrupted},
-                    {"ended", report.ended},
-                    {"resumed", report.resumed},
-                    {"skipped", report.skipped},
-                    {"workloads", tasks}};
+        return Json{{"campaign", report.campaign},       {"budget_s", report.budget_s},
+                    {"consumed_s", report.consumed_s},   {"spending", json_of(report.spending)},
+                    {"interrupted", report.interrupted}, {"ended", report.ended},
+                    {"resumed", report.resumed},         {"skipped", report.skipped},
+                    {"cpu_kernels", report.cpu_kernels}, {"workloads", tasks}};
       },
       [&] { return workload_table(report); }, [&] { std::cout << workload_table(report).text(); });
 }
@@ -207,14 +204,18 @@ int run(int argc, char** argv) {
           "{} of the failed trials compiled and were not measured: their code does not fit a "
           "multiprocessor, spills many registers or leaves schedulers idle\n",
           pruned);
+    const std::string model = tools::model_text(options.model, arguments.shapes, options.import,
+                                                options.precision, options.winograd);
+    const std::string database = shell_word(db::printable_place(options.database));
+    std::cerr << tools::beside_text(report.cpu_kernels, options.target,
+                                    fmt::format("nimble tune {} --db {}", model, database));
+    std::string target = options.beside;
+    if (options.target != "native") target += (target.empty() ? "" : ",") + options.target;
     std::cerr << fmt::format(
         "next: nimble compile {0}{2} --db {1} -o model.nimble\n"
         "      nimble dispatch show --db {1}\n"
         "      nimble db top --db {1}\n",
-        tools::model_text(options.model, arguments.shapes, options.import, options.precision,
-                          options.winograd),
-        shell_word(db::printable_place(options.database)),
-        options.target == "native" ? "" : " --target " + options.target);
+        model, database, target.empty() ? "" : " --target " + target);
   }
   return report.interrupted ? kExitInterrupted : kExitOk;
 }

@@ -44,10 +44,14 @@ void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
+  add_target(app, options);
+}
+
+void TuneArguments::add_target(CLI::App& app, tuner::CampaignOptions& options) {
   app.add_option("--target", options.target,
                  machine_target_names() +
-                     "; but for fleets also one that this machine's NVIDIA GPU runs, such as "
-                     "sm_90a: the kernels that run there (docs/cuda.md)")
+                     "; or one of an NVIDIA GPU that measures, such as sm_90a: the kernels that "
+                     "run there (docs/cuda.md)")
       ->capture_default_str()
       ->check(one_target());
 }
@@ -87,6 +91,15 @@ void TuneArguments::add_sizes(CLI::App& app, tuner::CampaignOptions& options) {
 void TuneArguments::add_campaign(CLI::App& app, tuner::CampaignOptions& options) {
   add_measuring(app, options);
   add_sizes(app, options);
+  app.add_option("--beside", options.beside,
+                 "Tune the kernels that a file for this GPU's target (sm_90a) leaves to the CPU, "
+                 "where these run; without it those of a file for the CPU alone")
+      ->check(read_by([](const std::string& name) {
+        if (!kernels::target_by_name(name).is_gpu())
+          throw Error(Status::kInvalidArgument, "--beside", name + " is no GPU's target",
+                      "give the target that the model is compiled for, such as sm_90a");
+      }))
+      ->type_name("TARGET");
   app.add_option("--top-k", options.top_k, "Configurations to cross-evaluate, per workload")
       ->capture_default_str()
       ->check(number_above_zero());
@@ -121,6 +134,15 @@ void TuneArguments::read(tuner::CampaignOptions& options) const {
       throw Error(Status::kInvalidArgument, "--fix " + printable(text),
                   fmt::format("{} has a value already", printable(symbol.first)),
                   "fix each symbol once");
+}
+
+std::string beside_text(size_t cpu_kernels, const std::string& target, const std::string& command) {
+  if (cpu_kernels == 0) return "";
+  return fmt::format(
+      "{} kernel{} of the model run{} on the CPU beside {} and {} not tuned by this campaign; to "
+      "tune {}: {} --beside {}\n",
+      cpu_kernels, cpu_kernels == 1 ? "" : "s", cpu_kernels == 1 ? "s" : "", target,
+      cpu_kernels == 1 ? "is" : "are", cpu_kernels == 1 ? "it" : "them", command, target);
 }
 
 std::string command_of(const std::string& program, int argc, char** argv) {

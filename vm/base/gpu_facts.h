@@ -1,4 +1,5 @@
 // What tells one kind of GPU from another, as its driver says it: whose records measurements are.
+// And what tells a card from others of its kind.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,9 @@ struct GpuFacts {
   int64_t l2_bytes = 0;
   uint64_t memory_bytes = 0;
   int memory_khz = 0, bus_bits = 0;  // of the memory; 0: the driver does not say
+
+  std::string slot = {};  // of this card, on the machine's bus: "0000:3b:00"; empty: nobody says
+  int driver = 0;         // CUDA's version that its driver has: 13000 of 13.0
 };
 
 }  // namespace nimble

@@ -77,6 +77,11 @@ CudaDeviceInfo cuda_device_info(const CudaDriver& driver) {
   info.l2_bytes = description(cuda::kL2Bytes);
   info.memory_khz = description(cuda::kMemoryKhz);
   info.bus_bits = description(cuda::kBusBits);
+  int bus = 0, slot = 0;
+  if (driver.cuDeviceGetAttribute(&bus, cuda::kPciBus, device) == cuda::kSuccess &&
+      driver.cuDeviceGetAttribute(&slot, cuda::kPciSlot, device) == cuda::kSuccess)
+    info.slot = fmt::format("{:04x}:{:02x}:{:02x}", description(cuda::kPciDomain), bus, slot);
+  info.driver = driver.version();
   size_t bytes = 0;
   driver.check(driver.cuDeviceTotalMem_v2(&bytes, device), "cuDeviceTotalMem");
   info.memory_bytes = bytes;

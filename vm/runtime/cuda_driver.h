@@ -36,6 +36,7 @@ inline constexpr int kNotFound = 500;
 inline constexpr int kTooManyBlocks = 720;  // CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
 // Attributes of a device (CUDA Driver API, CUdevice_attribute).
 inline constexpr int kMultiprocessors = 16;
+inline constexpr int kPciBus = 33, kPciSlot = 34, kPciDomain = 50;
 inline constexpr int kMemoryKhz = 36, kBusBits = 37, kL2Bytes = 38;
 inline constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;
 inline constexpr int kCooperativeLaunch = 95;

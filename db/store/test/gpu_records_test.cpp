@@ -38,6 +38,10 @@ TEST(GpuRecords, AnythingElseIsOtherHardware) {
     change(other);
     return key_of(gpu_hardware(other)) != key;
   };
+  // Cards and drivers are none of the kind.
+  same.slot = "0000:5e:00";
+  same.driver = 13010;
+  EXPECT_EQ(key_of(gpu_hardware(same)), key_of(gpu_hardware(h100())));
   EXPECT_TRUE(differs([](GpuFacts& g) { g.name = "NVIDIA H200"; }));
   EXPECT_TRUE(differs([](GpuFacts& g) { g.capability = 89; }));
   EXPECT_TRUE(differs([](GpuFacts& g) { g.multiprocessors = 114; }));

@@ -257,6 +257,36 @@ TEST_F(ProgramTest, TrialsAreExportedInTheT4Format) {
   EXPECT_FALSE(std::filesystem::exists(file("x.json")));
 }
 
+// It compiled: a rule of nimble's kept it from being measured.
+TEST_F(ProgramTest, APrunedTrialIsNoCompileErrorInTheT4Format) {
+  fill();
+  {
+    auto store = open();
+    const World world(*store);
+    store->enqueue({{world.trial_key(*store, 48, 64)}, {world.trial_key(*store, 80, 64)}});
+    const char* classes[] = {kPruned, "compiler"};
+    for (const char* why : classes) {
+      const std::vector<Trial> claimed = store->claim({campaign, "me"});
+      ASSERT_EQ(claimed.size(), 1u);
+      ASSERT_TRUE(store->finish({claimed[0].uuid, "me", TrialState::kCompileFailed, why, "m", {}}));
+    }
+  }
+  const std::string out = file("t4.json");
+  ASSERT_EQ(run("export " + db() + " --t4 " + campaign.substr(0, 8) + " " + out).exit_code, 0);
+  std::ifstream in(out);
+  const auto t4 = nlohmann::json::parse(in);
+  EXPECT_EQ(t4["metadata"]["platform"], "CPU");
+  std::map<std::string, std::string> classes;  // by how it ended, of those that did not run
+  for (const auto& r : t4["results"])
+    if (r["nimble"].contains("error")) {
+      EXPECT_EQ(r["correctness"], 0);
+      classes[r["invalidity"]] = r["nimble"]["error"];
+    }
+  const std::map<std::string, std::string> due = {{"constraints", kPruned},
+                                                  {"compile", "compiler"}};
+  EXPECT_EQ(classes, due);
+}
+
 // Ours come back with sizes and roles; those of others with what the schema has.
 TEST_F(ProgramTest, ResultsInTheT4FormatAreImported) {
   fill();

@@ -61,6 +61,21 @@ TEST_F(PermissionTest, WhatATrustedKeySignedRuns) {
   EXPECT_EQ(refusal(), "");
 }
 
+TEST_F(PermissionTest, AGpusCodeRunsOnThatGpuAlone) {
+  sign("planner");
+  const GpuFacts h100{"NVIDIA H100", 90}, a100{"NVIDIA A100", 80};
+  SignedOnly cpu(*ring), hopper(*ring, {}, h100), ampere(*ring, {}, a100);
+  for (SignedOnly* permission : {&cpu, &hopper, &ampere}) permission->renew(*store);
+  EXPECT_EQ(refusal_by(cpu), "");
+  EXPECT_THAT(refusal_by(hopper), HasSubstr("is code for x86-64, and this worker's GPU"));
+  uuid = store->publish(job({"test.slow"}, 32, another_campaign(), "sm_90a"));
+  claim();
+  sign("planner", [](auto& c) { c.target = "sm_90a"; });
+  EXPECT_EQ(refusal_by(hopper), "");
+  EXPECT_THAT(refusal_by(ampere), HasSubstr("(NVIDIA A100) is of compute capability 8.0"));
+  EXPECT_THAT(refusal_by(cpu), HasSubstr("is code for sm_90a, and this machine is"));
+}
+
 TEST_F(PermissionTest, ASignatureOfAnythingElseIsNone) {
   sign("planner", [&](auto& c) { c.campaign = another_campaign(); });
   sign("planner", [&](auto& c) { c.measure_case = db::hash_of("another case"); });

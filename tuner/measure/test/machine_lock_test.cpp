@@ -67,6 +67,31 @@ TEST_F(MachineLockTest, WhoWaitsIsNext) {
   EXPECT_EQ(at, 0);
 }
 
+TEST_F(MachineLockTest, CardsShareTheirMachineAndWhoWantsItAloneComesInTurn) {
+  std::optional<MachineLock> first, second;
+  for (std::optional<MachineLock>* card : {&first, &second})
+    card->emplace(
+        "cpu", "a card", cancel, [](const std::string&) { FAIL(); }, Hold::kBesideOthers);
+  std::atomic<int> waiting{0}, turns{0};
+  int builder = -1, third = -1;
+  const auto take = [&](Hold hold, int* at) {
+    const MachineLock lock(
+        "cpu", "next", cancel, [&](const std::string&) { ++waiting; }, hold);
+    *at = turns++;
+  };
+  std::thread builds(take, Hold::kAlone, &builder);
+  while (waiting < 1) std::this_thread::yield();
+  std::thread measures(take, Hold::kBesideOthers, &third);
+  while (waiting < 2) std::this_thread::yield();
+  second.reset();
+  EXPECT_EQ(turns, 0) << "one still measures";
+  first.reset();
+  builds.join();
+  measures.join();
+  EXPECT_EQ(builder, 0);
+  EXPECT_EQ(third, 1);
+}
+
 TEST_F(MachineLockTest, WaitingEndsByAnInterrupt) {
   const MachineLock first("cpu", "a", cancel, [](const std::string&) { FAIL(); });
   try {

@@ -359,7 +359,7 @@ class PrunedGpuCampaign : public GpuCampaign {
       }
       EXPECT_EQ(t.trial.key.role, db::Role::kSearch) << candidate;
       EXPECT_EQ(t.trial.state, TrialState::kCompileFailed) << candidate << t.trial.message;
-      EXPECT_EQ(t.trial.error_class, kPruned);
+      EXPECT_EQ(t.trial.error_class, db::kPruned);
       EXPECT_THAT(t.trial.message, HasSubstr(kind.why)) << candidate;
       ++out[kind.why];
     }
@@ -491,7 +491,7 @@ TEST_F(GpuCampaign, TheSpaceIsThatOfTheCard) {
 
 // What runs on the CPU beside the GPU's kernels is none of the campaign's.
 TEST_F(GpuCampaign, TasksAreTheGpusKernels) {
-  const auto all = tasks(quick_gpu(R"(
+  const CampaignOptions o = quick_gpu(R"(
 fn @here(%x: Tensor[(k, 4), f32]) -> Tensor[(k, 4), f32] attrs {device = 0} {
   let %y = softmax(%x) {axis = 1};
   %y
@@ -501,13 +501,27 @@ fn @main(%x: Tensor[(n, 4), f32]) {
   let %b = @here(%a);
   let %c = tanh(%b);
   %c
-})"));
+})");
+  const ModelTasks gpus = tasks_of_model(o, hopper(), nullptr);
   std::set<std::string> sources;
-  for (const TuningTask& t : all) {
+  for (const TuningTask& t : gpus.tasks) {
     EXPECT_EQ(t.use.device, kCudaDevice);
     sources.insert(t.use.source);
   }
   EXPECT_EQ(sources, (std::set<std::string>{"exp", "tanh"}));
+  EXPECT_EQ(gpus.cpu_kernels, 1u);
+
+  // Those that stay beside it have a campaign of their own.
+  CampaignOptions beside = o;
+  beside.target = "native";
+  beside.beside = "sm_90a";
+  const ModelTasks cpus = tasks_of_model(beside, kernels::detect_host(), nullptr);
+  ASSERT_EQ(cpus.tasks.size(), 1u);
+  EXPECT_EQ(cpus.tasks[0].use.source, "softmax");
+  EXPECT_EQ(cpus.tasks[0].use.device, 0);
+  EXPECT_EQ(cpus.cpu_kernels, 0u);
+  EXPECT_THAT(refusal([&] { tasks_of_model(beside, hopper(), nullptr); }, Status::kInvalidArgument),
+              HasSubstr("--beside sm_90a"));
 }
 
 // The code that is measured is the code that is compiled into a model: such a record is exact.

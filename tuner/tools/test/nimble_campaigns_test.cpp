@@ -10,6 +10,7 @@
 #include "db/store/host_records.h"
 #include "db/store/store.h"
 #include "vm/base/test/run_command.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble::tuner {
 namespace {
@@ -47,16 +48,41 @@ class CampaignsProgram : public testing::Test {
   std::string folder;
 };
 
-TEST_F(CampaignsProgram, NoFleetMeasuresOnGpus) {
-  const std::string submit = "submit " + folder + "/model.nir --threads 1 --budget 60s ";
-  const CommandResult target = run(submit + "--target sm_90a");
-  EXPECT_EQ(target.exit_code, 1);
-  EXPECT_THAT(target.out, HasSubstr("--target sm_90a: a fleet measures for CPUs alone; run nimble "
-                                    "tune --target sm_90a on a machine that has the GPU"));
-  store()->put(db::gpu_hardware({"NVIDIA H100", 90, 132, 232448, 50 << 20, uint64_t{80} << 30}));
-  const CommandResult hardware = run(submit + "--hardware H100");
-  EXPECT_EQ(hardware.exit_code, 1);
-  EXPECT_THAT(hardware.out, HasSubstr("NVIDIA H100 is a GPU"));
+TEST_F(CampaignsProgram, ACampaignForAGpuIsForItsHardware) {
+  const ScopedVariable none("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+  const std::string submit = "submit " + folder + "/model.nir --budget 60s ";
+  const auto refused = [&](const std::string& more) {
+    const CommandResult r = run(submit + more);
+    EXPECT_EQ(r.exit_code, 1) << r.out;
+    return r.out;
+  };
+  const std::string unknown = refused("--target sm_90a");
+  EXPECT_THAT(unknown, HasSubstr("knows no GPU that runs such code"));
+  EXPECT_THAT(unknown, HasSubstr("nimble worker --db PLACE --device gpu"));
+  const db::Hash h100 = store()->put(
+      db::gpu_hardware({"NVIDIA H100", 90, 132, 232448, 50 << 20, uint64_t{80} << 30}));
+  EXPECT_THAT(refused("--hardware H100 --target x86-64-v3"),
+              HasSubstr("NVIDIA H100 (sm_90) cannot run such code"));
+  EXPECT_THAT(refused("--hardware H100 --target sm_80"), HasSubstr("cannot run such code"));
+  store()->put(db::host_hardware());
+  EXPECT_THAT(refused("--hardware " + db::key_of(db::host_hardware()) + " --target sm_90a"),
+              HasSubstr("cannot run such code"));
+  EXPECT_THAT(refused("--hardware H100 --threads 2"), HasSubstr("--threads 2"));
+
+  const CommandResult made = run(submit + "--hardware H100");
+  if (made.exit_code != 0) {
+    EXPECT_THAT(made.out, HasSubstr("NVRTC"));
+    GTEST_SKIP() << made.out;
+  }
+  const std::vector<db::Campaign> all = store()->campaigns(10, {});
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].key.hardware, h100);
+  EXPECT_THAT(all[0].key.options, HasSubstr(R"("target":"sm_90a")"));
+  // By the target alone it is the same: the database knows one such GPU.
+  EXPECT_EQ(run(submit + "--target sm_90a").exit_code, 0);
+  EXPECT_EQ(store()->campaigns(10, {}).size(), 1u);
+  store()->put(db::gpu_hardware({"NVIDIA H200", 90, 132, 232448, 50 << 20, uint64_t{141} << 30}));
+  EXPECT_THAT(run(submit + "--target sm_90a").out, HasSubstr("2 kinds of GPUs run such code"));
 }
 
 TEST_F(CampaignsProgram, ASubmittedModelIsACampaignThatWaitsForAService) {
@@ -93,6 +119,14 @@ TEST_F(CampaignsProgram, StatusSaysWhyATaskKeepsItsDefaultSchedule) {
     EXPECT_EQ(shown.exit_code, 0) << shown.out;
     EXPECT_THAT(shown.out, Not(HasSubstr("softmax: "))) << odd;
   }
+}
+
+TEST_F(CampaignsProgram, StatusSaysHowManyTrialsWerePruned) {
+  const std::string uuid = submit();
+  const db::Uuid task = store()->tasks(uuid).at(0).uuid;
+  store()->enter_phase(task, "search", R"({"trials":50,"failed":41,"pruned":37})");
+  EXPECT_THAT(run("status").out, testing::ContainsRegex("failed +pruned"));
+  EXPECT_THAT(run("status").out, testing::ContainsRegex("50 +41 +37"));
 }
 
 TEST_F(CampaignsProgram, StatusSaysHowOftenAVendorsRoutineWins) {

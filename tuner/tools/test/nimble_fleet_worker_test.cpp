@@ -14,6 +14,7 @@
 #include "vm/base/cpu_list.h"
 #include "vm/base/host_state.h"
 #include "vm/base/test/run_command.h"
+#include "vm/base/test/scoped_variable.h"
 
 namespace nimble::tuner {
 namespace {
@@ -89,8 +90,9 @@ TEST_F(WorkerProgram, ServesTheDatabaseOfTheEnvironmentOrAFile) {
 }
 
 TEST_F(WorkerProgram, WrongUsageExitsWithTwo) {
-  for (const char* bad : {"--cpus 3-1", "--device cuda:0", "--lease 0", "--max-idle -1",
-                          "--format xml", "--nonsense"}) {
+  for (const char* bad :
+       {"--cpus 3-1", "--device cuda:0", "--device gpu:", "--device gpu:-1", "--device gpu:1x",
+        "--lease 0", "--max-idle -1", "--format xml", "--nonsense"}) {
     const CommandResult ran = serve(bad);
     EXPECT_EQ(ran.exit_code, 2) << bad << ran.out;
   }
@@ -126,6 +128,24 @@ TEST_F(WorkerProgram, SaysWhatItServesAndWhomItTrusts) {
   const auto database = connection();
   EXPECT_EQ(database->text("SELECT trusted_keys FROM worker"), "[\"" + key + "\"]");
   EXPECT_EQ(database->text("SELECT name FROM worker"), "box");
+}
+
+TEST_F(WorkerProgram, OfSeveralGpusItServesTheOneThatIsNamed) {
+  ring.make("planner");
+  {
+    const ScopedVariable none("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+    const CommandResult ran = serve("--max-idle 0 --device gpu");
+    EXPECT_EQ(ran.exit_code, 1);
+    EXPECT_THAT(ran.out, HasSubstr("--device gpu: there is no GPU to measure on"));
+  }
+  const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
+  const CommandResult ran = serve("--max-idle 0 --device gpu:0");
+  EXPECT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("Stand-in GPU (sm_90, 0000:3b:00)"));
+  EXPECT_THAT(connection()->text("SELECT capabilities FROM worker"),
+              AllOf(HasSubstr(R"("device":"gpu")"), HasSubstr(R"("driver":13000)")));
+  EXPECT_THAT(serve("--max-idle 0 --device gpu:1").out,
+              AllOf(HasSubstr("--device gpu:1"), HasSubstr("number 1 is not there")));
 }
 
 TEST_F(WorkerProgram, RunsWhatIsSignedAndPassesOverWhatIsNot) {

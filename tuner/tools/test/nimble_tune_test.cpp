@@ -28,6 +28,7 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
       {"--target arm", "--target: target arm: there is no such target; "},
       {"--precision fp7",
        "--precision: precision fp7: there is no such precision; use one of f32, tf32, bf16"},
+      {"--beside x86-64-v3", "--beside: x86-64-v3 is no GPU's target; give the target that"},
       {"--top-k 0", "--top-k: \"0\" is not a number above 0"},
       {"--bugdet 5m", "unknown option \"--bugdet\"; did you mean --budget?"},
   };

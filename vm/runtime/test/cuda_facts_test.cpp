@@ -23,8 +23,15 @@ TEST(CudaFacts, AreTheDriversWithoutAContext) {
   EXPECT_EQ(gpu.memory_bytes, uint64_t{80} << 30);
   EXPECT_EQ(gpu.memory_khz, 2'619'000);
   EXPECT_EQ(gpu.bus_bits, 5120);
+  EXPECT_EQ(gpu.slot, "0000:3b:00");
+  EXPECT_EQ(gpu.driver, 13000);
   EXPECT_EQ(driver.calls("cuDevicePrimaryCtxRetain"), 0) << "who asks takes nothing of it";
   EXPECT_STREQ(driver.violations(), "");
+  driver.set(13000, 2, 90);
+  {
+    const ScopedVariable second("NIMBLE_CUDA_DEVICE", "1");
+    EXPECT_EQ(cuda_facts().slot, "0000:3c:00");
+  }
   driver.set(13000, 0, 90);
   EXPECT_THROW(cuda_facts(), Error);
   driver.reset();

@@ -185,12 +185,19 @@ int cuDeviceGetName(char* name, int bytes, int) {
   std::strncpy(name, "Stand-in GPU", static_cast<size_t>(bytes));
   return kOk;
 }
-int cuDeviceGetAttribute(int* value, int attribute, int) {
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
   ENTER(false);
   const int capability = state().capability;
   switch (attribute) {
     case 16:
       *value = kMultiprocessors;
+      return kOk;
+    case 33:  // of the bus: each card has one of its own
+      *value = 0x3b + device;
+      return kOk;
+    case 34:
+    case 50:
+      *value = 0;
       return kOk;
     case 36:  // kHz of the memory, and the bits of its bus
       *value = 2'619'000;

@@ -4,6 +4,7 @@
 #include "compiler/kernels/fragments.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "vm/base/error.h"
 
@@ -13,8 +14,8 @@ namespace {
 using namespace build;
 
 constexpr FragmentRow kRows[] = {
-#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, feature) \
-  {Fragment::id, name, DType::a, DType::b, DType::sum, group, feature},
+#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, within, feature) \
+  {Fragment::id, name, DType::a, DType::b, DType::sum, group, within, feature},
 #include "compiler/kernels/Fragments.def"
 };
 
@@ -43,15 +44,30 @@ ValueRef bf16_pairs(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
   return fma(lower(a), lower(b), fma(upper(a), upper(b), sum));
 }
 
-ValueRef u8s8_quads(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
-  // An element goes to the top of its word, and comes back down with zeros or its sign.
-  const auto element = [](DType word, const ValueRef& v, int i) {
+// The product of byte i of each group of a and of b. A byte goes to the top of its word, and comes
+// back down with zeros or its sign.
+ValueRef product_of_bytes(const ValueRef& a, const ValueRef& b, int i) {
+  const auto element = [i](DType word, const ValueRef& v) {
     const ValueRef top = binary(BinaryOp::kShl, bitcast(word, v), integer(word, 24 - 8 * i));
     return bitcast(DType::kI32, binary(BinaryOp::kShr, top, integer(word, 24)));
   };
+  return mul(element(DType::kU32, a), element(DType::kI32, b));
+}
+
+ValueRef u8s8_quads(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
   ValueRef result = sum;
-  for (int i = 0; i < 4; ++i)
-    result = add(result, mul(element(DType::kU32, a, i), element(DType::kI32, b, i)));
+  for (int i = 0; i < 4; ++i) result = add(result, product_of_bytes(a, b, i));
+  return result;
+}
+
+ValueRef u8s7_quads(const ValueRef& a, const ValueRef& b, const ValueRef& sum) {
+  const auto bound = [](int64_t v) { return integer(DType::kI32, v); };
+  ValueRef result = sum;
+  for (const int i : {0, 2}) {
+    const ValueRef pair = add(product_of_bytes(a, b, i), product_of_bytes(a, b, i + 1));
+    result = add(result, min(max(pair, bound(std::numeric_limits<int16_t>::min())),
+                             bound(std::numeric_limits<int16_t>::max())));
+  }
   return result;
 }
 
@@ -124,6 +140,8 @@ ValueRef expand_dot(const Value& dot) {
       return bf16_pairs(a, b, sum);
     case Fragment::kU8S8Quads:
       return u8s8_quads(a, b, sum);
+    case Fragment::kU8S7Quads:
+      return u8s7_quads(a, b, sum);
     case Fragment::kS16Pairs:
       return s16_pairs(a, b, sum);
     case Fragment::kF16Pairs:

@@ -1,11 +1,21 @@
 // A dot (kernel_ir.h) in other operations, for machines without an instruction for its fragment.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/target.h"
 
 namespace nimble::kir {
 
+// The bound of weights that nobody has looked at, or that keep none.
+inline constexpr int64_t kAnyWeight = std::numeric_limits<int64_t>::max();
+
+// Whether weights, elements of b, of which none exceeds `most` in size keep a row's bound.
+inline bool keep_bound(const FragmentRow& row, int64_t most) {
+  return row.within == 0 || most <= row.within;
+}
 // Whether a target has the row's own instruction.
 bool has_instruction(const FragmentRow& row, const kernels::TargetInfo& target);
 // Whether it has others for the row (NIMBLE_FRAGMENT_OTHERWISE).

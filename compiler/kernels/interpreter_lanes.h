@@ -1,6 +1,7 @@
 // Arithmetic of one lane, as kernel_ir.h defines it.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -272,6 +273,14 @@ inline Lane dot_lane(Fragment f, const Lane* a, const Lane* b, Lane sum) {
     case Fragment::kU8S8Quads:
       out.i = sum.i;
       for (int i = 0; i < 4; ++i) out.i += a[i].i * b[i].i;
+      out.i = wrap(DType::kI32, out.i);
+      return out;
+    case Fragment::kU8S7Quads:
+      out.i = sum.i;
+      for (const int i : {0, 2})
+        out.i += std::clamp<int64_t>(a[i].i * b[i].i + a[i + 1].i * b[i + 1].i,
+                                     std::numeric_limits<int16_t>::min(),
+                                     std::numeric_limits<int16_t>::max());
       out.i = wrap(DType::kI32, out.i);
       return out;
     case Fragment::kS16Pairs:

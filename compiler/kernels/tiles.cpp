@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 
+#include "compiler/kernels/fragments.h"
 #include "vm/base/error.h"
 
 namespace nimble::kir {
@@ -26,7 +27,8 @@ void visit(const Stmt& s, const std::function<void(const Stmt&)>& see) {
 
 Fragment vector_fragment(const TileFragmentRow& tile) {
   for (const FragmentRow& row : all_fragments())
-    if (row.a == tile.a && row.b == tile.b && row.sum == tile.sum && row.group == tile.group)
+    if (row.a == tile.a && row.b == tile.b && row.sum == tile.sum && row.group == tile.group &&
+        keep_bound(row, kAnyWeight))
       return row.id;
   NIMBLE_UNREACHABLE("no fragment of vectors is like {}", tile.name);
 }

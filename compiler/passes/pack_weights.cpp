@@ -10,12 +10,15 @@
 // channels is only transposed for the convolution, that reads it as it was; an image that is joined
 // of several for a convolution of fewer channels is read where these lie, which a product cannot.
 // Products of narrow operands (set-precision, quantise-products) have their rows packed in groups,
-// and keep their wide result. Weights with scales by blocks are repacked here, since they are no
-// matrix of elements.
+// and keep their wide result. Where a target multiplies bytes in groups of four only if the weights
+// among them are small, their sizes are looked at here: what keeps that bound is packed so and says
+// so (max_weight); all others are packed for pairs of i16. Weights with scales by blocks are
+// repacked here, since they are no matrix of elements.
 #include "compiler/passes/pack_weights.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <tuple>
 
@@ -69,8 +72,26 @@ bool is_joined_for(const Expr& e, const Definitions& definitions, const UseCount
          weights[3] < weights[2];
 }
 
+// The bound of what the target multiplies rows of a type by (kernels::weight_bound), if constant
+// weights keep it; else 0. It is asked of each weight, though two in a row would do that are 128
+// together: quantisers that know of it make all of them so.
+int64_t kept_bound(const ir::Tensor& weights, DType rows, const kernels::TargetInfo& target) {
+  const auto bound_within = [&](int64_t most) {
+    return kernels::weight_bound(target, rows, weights.dtype, most);
+  };
+  if (weights.dtype != DType::kI8 || bound_within(0) == 0) return 0;
+  int64_t most = 0;
+  for (const int8_t w : weights.as<int8_t>()) most = std::max<int64_t>(most, std::abs(int{w}));
+  return bound_within(most);
+}
+
+// The largest size of weights for which a layout is asked.
+int64_t most_of(int64_t bound) {
+  return bound > 0 ? bound : kir::kAnyWeight;
+}
+
 // A convolution of channels-last images of a type and HWIO weights of this shape and type as one
-// with packed weights: its call, without operands, and their type.
+// with packed weights: its call, without operands, and their type. Operand 1 of `e` is a constant.
 struct PackedConvolution {
   ir::ExprRef call;
   ir::Layout layout;
@@ -81,12 +102,20 @@ PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pix
   const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
   const auto groups = ir::attr<int64_t>(e.attrs, "groups");
   const int64_t per_group = n / groups;
-  const ir::Layout layout =
-      *ir::parse_layout(kernels::conv2d_nhwc_layout(target, pixels, type, per_group));
+  const auto layout_within = [&](int64_t bound) {
+    return *ir::parse_layout(
+        kernels::conv2d_nhwc_layout(target, pixels, type, per_group, most_of(bound)));
+  };
+  const ir::Tensor& weights = *e.args[1].constant;
+  int64_t bound = weights.dtype == type ? kept_bound(weights, pixels, target) : 0;
+  // A pixel's channels are whole groups. Pairs need an even number of them only.
+  if (bound > 0 && shape[2] % layout_within(bound).group != 0) bound = 0;
+  const ir::Layout layout = layout_within(bound);
   ir::Attrs attrs = {
       {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
   for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
     if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
+  if (bound > 0) attrs["max_weight"] = bound;
   const int64_t panels = (per_group + layout.width - 1) / layout.width;
   return {ir::make_call("packed_conv2d", {}, std::move(attrs)), layout,
           ir::tensor_type(layout.packed_dims(k, panels * layout.width * groups), type)};
@@ -254,14 +283,19 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
         return call("packed_matmul", {x, pack(w, layout, transpose)},
                     {{"k", k}, {"n", n}, {"layout", layout.str()}});
       };
-      // Of operands narrower than the result, where a kernel takes these packed.
-      const auto narrow_product = [&](const Atom& x, const Atom& w, DType type, int64_t k,
-                                      int64_t n, bool transpose) -> std::optional<Atom> {
+      // Of operands narrower than the result, where a kernel takes these packed: a matrix that the
+      // constant operand 1 is.
+      const auto narrow_product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
+                                      bool transpose) -> std::optional<Atom> {
         const ir::Type in = ir::type_of(x);
-        const ir::Layout layout = panels(kernels::dense_layout(context.target, in->dtype, type, n));
-        const ir::ExprRef packed = ir::make_call(
-            "packed_matmul", {},
-            {{"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}});
+        const DType type = e.args[1].constant->dtype;
+        const int64_t bound = kept_bound(*e.args[1].constant, in->dtype, context.target);
+        const ir::Layout layout =
+            panels(kernels::dense_layout(context.target, in->dtype, type, n, most_of(bound)));
+        ir::Attrs attrs = {
+            {"k", k}, {"n", n}, {"layout", layout.str()}, {"out", b.var->type->dtype}};
+        if (bound > 0) attrs["max_weight"] = bound;
+        const ir::ExprRef packed = ir::make_call("packed_matmul", {}, std::move(attrs));
         const ir::Type weights = ir::tensor_type(layout.packed_dims(k, n), type);
         if (!has_kernel(*packed, {in, weights}, b.var->type, context.target, context))
           return std::nullopt;
@@ -277,8 +311,7 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           const bool transpose = ir::attr_or(e.attrs, "transpose_b", false);
           const Ints& shape = e.args[1].constant->shape;
           const int64_t k = shape[transpose ? 1 : 0], n = shape[transpose ? 0 : 1];
-          if (e.attrs.contains("out"))
-            return narrow_product(e.args[0], e.args[1], e.args[1].constant->dtype, k, n, transpose);
+          if (e.attrs.contains("out")) return narrow_product(e.args[0], e.args[1], k, n, transpose);
           if (rows != DType::kF32) return std::nullopt;
           return product(e.args[0], e.args[1], k, n, transpose);
         }
@@ -291,9 +324,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
           if (is_product_of_pixels(e) && (narrow || !is_joined_for(e, rewritten, uses))) {
             const Atom matrix = filters(e, n, false, o);
-            const std::optional<Atom> y = narrow
-                                              ? narrow_product(e.args[0], matrix, type, k, n, false)
-                                              : product(e.args[0], matrix, k, n, false);
+            const std::optional<Atom> y = narrow ? narrow_product(e.args[0], matrix, k, n, false)
+                                                 : product(e.args[0], matrix, k, n, false);
             return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
           }
           const PackedConvolution packed =

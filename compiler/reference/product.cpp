@@ -53,7 +53,18 @@ std::vector<Array> matmul(const OpCall& c) {
   return {y};
 }
 
+// Kernels may rely on what a product promises of its weights, so here it is asked for.
+void require_max_weight(const OpCall& c) {
+  const auto most = ir::attr_or<int64_t>(c.e.attrs, "max_weight", 128);
+  for (const int64_t w : c.in[1].i)
+    if (std::abs(w) > most)
+      throw Error(Status::kInvalidArgument, c.e.location.str(),
+                  fmt::format("a weight of {} breaks the promise max_weight = {}", w, most),
+                  "give the size of the largest weight, or drop the attribute");
+}
+
 std::vector<Array> packed_matmul(const OpCall& c) {
+  require_max_weight(c);
   Array y = c.result();
   auto k = ir::attr<int64_t>(c.e.attrs, "k"), n = ir::attr<int64_t>(c.e.attrs, "n");
   const ir::Layout layout = *ir::parse_layout(ir::attr<std::string>(c.e.attrs, "layout"));
@@ -223,6 +234,7 @@ std::vector<Array> conv2d(const OpCall& c) {
 }
 
 std::vector<Array> packed_conv2d(const OpCall& c) {
+  require_max_weight(c);
   Array y = c.result();
   const Array& x = c.in[0];
   const auto& kernel = ir::attr<Ints>(c.e.attrs, "kernel");

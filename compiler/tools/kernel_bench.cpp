@@ -9,7 +9,7 @@
 // iteration's part of the highest peak seen. Products of bf16, f16 and 8 bits are measured against
 // the peak of their own instructions, all those that a dot takes, in matrix registers where the
 // machine has them. Where bytes are multiplied as i16, "u8s8-bytes" has them multiplied as bytes
-// all the same.
+// all the same; "u8s7" are those with weights of seven bits, where these are multiplied otherwise.
 //
 //   nimble-kernel-bench --benchmark_filter='dense/768x3072/m:37/.*'
 #include <benchmark/benchmark.h>
@@ -96,9 +96,12 @@ Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
   constexpr int kVectors = 2;
   constexpr int64_t kSteps = 64;  // before the operands come again
   static_assert(kPeakSteps % kSteps == 0);
-  const int sums = std::min(24, target.vector_registers - 4), lanes = target.lanes_f32();
+  const int lanes = target.lanes_f32();
   // Bytes may be multiplied as i16.
-  const auto fragment = kernels::packing_fragment(target, types.rhs);
+  const auto fragment = kernels::packing_fragment(target, types.rhs, types.most);
+  const int rows = static_cast<int>(kernels::rows_with_room(
+      target, fragment, kVectors, std::min(24, target.vector_registers - 4) / kVectors));
+  const int sums = rows * kVectors;
   const int group = kernels::group_of(fragment);
   const kir::BufferRef out = peak_output(types.sum, int64_t{sums} * lanes);
   const kir::BufferRef acc = kb::buffer("acc", kir::Scope::kRegister, types.sum, sums, lanes);
@@ -114,7 +117,7 @@ Peak vector_peak(const kernels::TargetInfo& target, const Types& types) {
   kir::StmtRef steps;
   if (fragment) {
     kernels::RegisterTile tile;
-    tile.rows = sums / kVectors;
+    tile.rows = rows;
     tile.vectors = kVectors;
     tile.lanes = lanes;
     tile.dtype = types.sum;
@@ -273,8 +276,10 @@ kernels::Workload conv_workload(const Image& s, bool known, const Types& types) 
     attrs["tile"] = s.tile;
   } else {
     op = "packed_conv2d";
+    const kernels::TargetInfo host = kernels::detect_host();
     layout = types.layout(
-        kernels::conv2d_nhwc_layout(kernels::detect_host(), types.rhs, s.group_outputs()));
+        kernels::conv2d_nhwc_layout(host, types.lhs, types.rhs, s.group_outputs(), types.most));
+    if (const int64_t promise = types.promise(host); promise > 0) attrs["max_weight"] = promise;
     std::vector<Dim> packed = ir::parse_layout(layout)->packed_dims(s.sums(), s.group_outputs());
     packed[0] = packed[0] * s.groups;
     weights = ir::tensor_type(std::move(packed), types.rhs);
@@ -420,6 +425,8 @@ void add_benchmarks(const kernels::Config& config) {
   // What multiplying them as i16 gains.
   if (kernels::packing_fragment(kernels::detect_host(), kInt8Types.rhs) == kir::Fragment::kS16Pairs)
     precisions.push_back({"/u8s8-bytes", kByteTypes});
+  if (kSmallWeightTypes.promise(kernels::detect_host()) > 0)
+    precisions.push_back({"/u8s7", kSmallWeightTypes});
   for (const Precision& precision : precisions)
     for (const Shape& s : shapes) {
       // Compiled at the first use, so that a filter pays for its own shapes only.

@@ -115,6 +115,11 @@ inline ir::Type f32(std::vector<Dim> dims) {
 struct Types {
   DType lhs = DType::kF32, rhs = DType::kF32, sum = DType::kF32;
   int64_t group = 0;  // rows of packed weights that stand side by side; 0: as a target wants them
+  int64_t most = kir::kAnyWeight;  // the size that no weight exceeds
+  // What products promise of their weights there; 0: nothing.
+  int64_t promise(const kernels::TargetInfo& target) const {
+    return kernels::weight_bound(target, lhs, rhs, most);
+  }
 
   std::string layout(const std::string& wanted) const {
     ir::Layout l = *ir::parse_layout(wanted);
@@ -126,12 +131,15 @@ inline constexpr Types kBF16Types = {DType::kBF16, DType::kBF16, DType::kF32};
 inline constexpr Types kInt8Types = {DType::kU8, DType::kI8, DType::kI32};
 // The same as bytes also where 16-bit integers are multiplied.
 inline constexpr Types kByteTypes = {DType::kU8, DType::kI8, DType::kI32, 4};
+// With weights of seven bits, which some machines multiply as bytes (kU8S7Quads).
+inline constexpr Types kSmallWeightTypes = {DType::kU8, DType::kI8, DType::kI32, 0, 64};
 
 // act(x[m, k] * w[k, n] + b[n]) with packed w; the sums are cast to f32 before b is added.
 inline kernels::Workload dense_workload(const Dim& m, int64_t k, int64_t n,
                                         const std::string& activation, const Types& types = {}) {
   const kernels::TargetInfo target = kernels::detect_host();
-  const std::string layout = types.layout(kernels::dense_layout(target, types.rhs, n));
+  const std::string layout =
+      types.layout(kernels::dense_layout(target, types.lhs, types.rhs, n, types.most));
   const ir::VarRef x = ir::make_var("x", ir::tensor_type({m, k}, types.lhs));
   const ir::VarRef w =
       ir::make_var("w", ir::tensor_type(ir::parse_layout(layout)->packed_dims(k, n), types.rhs));
@@ -139,6 +147,7 @@ inline kernels::Workload dense_workload(const Dim& m, int64_t k, int64_t n,
   ir::BlockBuilder body;
   ir::Attrs attrs = {{"n", n}, {"k", k}, {"layout", layout}};
   if (types.rhs != types.sum) attrs["out"] = types.sum;
+  if (const int64_t promise = types.promise(target); promise > 0) attrs["max_weight"] = promise;
   ir::VarRef y = body.call("packed_matmul", {x, w}, std::move(attrs));
   y->type = ir::tensor_type({m, n}, types.sum);
   const auto then = [&](const std::string& op, std::vector<ir::Atom> args, ir::Attrs a = {}) {

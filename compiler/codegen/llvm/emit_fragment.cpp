@@ -3,7 +3,8 @@
 // the row's bits. Elsewhere the expansion in other values, but where a machine has instructions
 // that come to its bits in fewer: those of AArch64, and for bytes those of x86-64 that add up pairs
 // of i16. The even bytes of both factors are i16 there, and the odd ones are, whose products
-// and sums are exact in 32 bits. That is as many operations as f32 takes for as many terms.
+// and sums are exact in 32 bits. That is as many operations as f32 takes for as many terms. The
+// fragment of bytes whose pairs saturate is three instructions, in vectors as wide as those of i16.
 //
 // A word has 32 bits here, as in kernels/fragments.cpp; Intel's manuals give it 16 (pmaddwd).
 #include <llvm/Analysis/VectorUtils.h>
@@ -41,6 +42,7 @@ ID intrinsic_of(kir::Fragment f, int bits) {
     case kir::Fragment::kS16Pairs:
       return of(llvm::Intrinsic::x86_avx512_vpdpwssd_128, llvm::Intrinsic::x86_avx512_vpdpwssd_256,
                 llvm::Intrinsic::x86_avx512_vpdpwssd_512);
+    case kir::Fragment::kU8S7Quads:
     case kir::Fragment::kF16Pairs:
       break;
   }
@@ -54,14 +56,26 @@ ID pairs_of_i16(int bits) {
                        : llvm::Intrinsic::x86_avx512_pmaddw_d_512;
 }
 
+// Takes bytes, unsigned and signed; gives the sums of neighbouring products, saturated to i16.
+ID pairs_of_bytes(int bits) {
+  return bits == 128   ? llvm::Intrinsic::x86_ssse3_pmadd_ub_sw_128
+         : bits == 256 ? llvm::Intrinsic::x86_avx2_pmadd_ub_sw
+                       : llvm::Intrinsic::x86_avx512_pmaddubs_w_512;
+}
+
 // The widest vectors of i16, in bits, whose products a target adds up in pairs; 0 if it does not.
 int widest_i16(const kernels::TargetInfo& target) {
   return target.has("avx512bw") ? 512 : target.has("avx2") ? 256 : target.has("ssse3") ? 128 : 0;
 }
 
+// Whether one instruction is the row, in all widths.
+bool is_instruction(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
+  return row.id != kir::Fragment::kU8S7Quads && kir::has_instruction(row, target);
+}
+
 // The widest sums that there is a way for; 0: only the expansion.
 int widest_sums(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
-  if (kir::has_instruction(row, target)) return 512;
+  if (is_instruction(row, target)) return 512;
   if (const int pairs = widest_i16(target); pairs > 0 && is_int(row.sum)) return pairs;
   return kir::has_otherwise(row, target) ? kNarrowest : 0;
 }
@@ -130,11 +144,14 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                broadcast(c, factors, row.group * wide), broadcast(sum, lanes, wide), wide);
     return lanes == 1 ? b_.CreateExtractElement(all, uint64_t{0}) : lanes_of(all, 0, wide, lanes);
   }
-  if (!kir::has_instruction(row, target_)) {
+  if (!is_instruction(row, target_)) {
     if (widest_i16(target_) == 0) return dot_by_neon(row.id, a, c, sum);
-    return row.id == kir::Fragment::kS16Pairs
-               ? added(sum, b_.CreateIntrinsic(pairs_of_i16(bits), {}, {a, c}))
-               : dot_by_i16(a, c, sum, bits);
+    if (row.id == kir::Fragment::kU8S8Quads) return dot_by_i16(a, c, sum, bits);
+    if (row.id == kir::Fragment::kU8S7Quads) {
+      a = b_.CreateIntrinsic(pairs_of_bytes(bits), {}, {a, c});
+      c = llvm::ConstantInt::get(a->getType(), 1);
+    }
+    return added(sum, b_.CreateIntrinsic(pairs_of_i16(bits), {}, {a, c}));
   }
   const ID id = intrinsic_of(row.id, bits);
   // LLVM's versions differ in how they type the factors (words, or elements).

@@ -35,15 +35,16 @@ TEST(Divisible, KernelsWithoutBarriersAre) {
 // Each share of few panels would widen all rows. The weights are tiled twice, by 4 the second time:
 // fold-constants makes no constant that is larger than a page and more than 4 times its operands.
 TEST(Divisible, ProductsThatWidenRowsForFewColumnsAreNot) {
-  const auto product = [](int columns) {
-    return divisible(
-        "fn @main(%x: Tensor[(n, 24), u8]) { let %part = tile(i8[1, 1]{5}) {repeats = (24, " +
-        std::to_string(columns / 4) + ")}; let %w = tile(%part) {repeats = (1, 4)};" +
-        " let %y = matmul(%x, %w) {out = i32}; %y }");
+  const auto product = [](int columns, int weight = 65) {
+    return divisible("fn @main(%x: Tensor[(n, 24), u8]) { let %part = tile(i8[1, 1]{" +
+                     std::to_string(weight) + "}) {repeats = (24, " + std::to_string(columns / 4) +
+                     ")}; let %w = tile(%part) {repeats = (1, 4)};"
+                     " let %y = matmul(%x, %w) {out = i32}; %y }");
   };
   EXPECT_TRUE(product(16)) << "split by rows";
   EXPECT_FALSE(product(96));
   EXPECT_TRUE(product(640)) << "of many panels a share has enough to do beside";
+  EXPECT_TRUE(product(96, 64)) << "rows of bytes beside small weights stay bytes";
 }
 
 // Few columns of many rows: threads add up parts of them, meet, and add up the parts.

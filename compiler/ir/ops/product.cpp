@@ -25,6 +25,16 @@ const Ints& ints(const RelationContext& c, const char* name, size_t count, int64
   return v;
 }
 
+// What a product promises of its packed weights, if it does.
+void require_max_weight(const RelationContext& c) {
+  if (!c.call.attrs.contains("max_weight")) return;
+  if (dtype(c, 1) != DType::kI8) c.fail("max_weight is of weights of i8", "drop the attribute");
+  const auto most = attr<int64_t>(c.call.attrs, "max_weight");
+  if (most < 0 || most > 128)
+    c.fail(fmt::format("no i8 exceeds 128 in size, max_weight is {}", most),
+           "give the size of the largest weight, or drop the attribute");
+}
+
 ImageLayout checked_image_layout(const RelationContext& c) {
   const auto text = attr_or<std::string>(c.call.attrs, "layout", "nchw");
   const auto layout = parse_image_layout(text);
@@ -140,6 +150,7 @@ RelationResult relate_pack(RelationContext& c) {
 
 RelationResult relate_packed_matmul(RelationContext& c) {
   const DType type = dtype_of_product(c);
+  require_max_weight(c);
   require_number(c, 0);
   require_rank_at_least(c, 0, 1);
   const Dim n = attr<int64_t>(c.call.attrs, "n"), k = attr<int64_t>(c.call.attrs, "k");
@@ -186,6 +197,7 @@ RelationResult relate_conv2d(RelationContext& c) {
 
 RelationResult relate_packed_conv2d(RelationContext& c) {
   const DType type = dtype_of_convolution(c);
+  require_max_weight(c);
   require_rank(c, 0, 4);
   const auto& kernel = ints(c, "kernel", 2, 1);
   const int64_t filters = attr<int64_t>(c.call.attrs, "filters");

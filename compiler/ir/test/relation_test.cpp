@@ -593,6 +593,40 @@ TEST(Relation, ProductsOfNarrowOperandsMayBeWide) {
           "Tensor[(n, 70), i32]");
 }
 
+TEST(Relation, PromisesOfWeightsAreOfBytes) {
+  const Dim n = Dim::symbol("n");
+  const auto typed = [](Dims d, DType t) { return tensor_type(std::move(d), t); };
+  Attrs packed = {{"n", int64_t{70}},
+                  {"k", int64_t{300}},
+                  {"layout", std::string("panel32x4")},
+                  {"out", DType::kI32}};
+  const std::vector<Type> bytes = {typed({n, 300}, DType::kU8), typed({3, 75, 32, 4}, DType::kI8)};
+  for (const int64_t most : {0, 64, 128}) {
+    packed["max_weight"] = most;
+    EXPECT_EQ(str(relate("packed_matmul", bytes, packed).type), "Tensor[(n, 70), i32]") << most;
+  }
+  for (const int64_t most : {-1, 129}) {
+    packed["max_weight"] = most;
+    EXPECT_THAT(relate("packed_matmul", bytes, packed).message,
+                testing::HasSubstr("no i8 exceeds 128 in size"));
+  }
+  packed["max_weight"] = int64_t{64};
+  packed["out"] = DType::kF32;
+  EXPECT_THAT(relate("packed_matmul",
+                     {typed({n, 300}, DType::kBF16), typed({3, 75, 32, 4}, DType::kBF16)}, packed)
+                  .message,
+              testing::HasSubstr("max_weight is of weights of i8"));
+  Attrs conv = {{"kernel", Ints{1, 1}},    {"filters", int64_t{8}},
+                {"strides", Ints{1, 1}},   {"pads", Ints{0, 0, 0, 0}},
+                {"dilations", Ints{1, 1}}, {"layout", std::string("panel8x4")},
+                {"out", DType::kI32},      {"max_weight", int64_t{64}}};
+  const std::vector<Type> image = {typed({n, 7, 7, 4}, DType::kU8),
+                                   typed({1, 1, 8, 4}, DType::kI8)};
+  EXPECT_EQ(str(relate("packed_conv2d", image, conv).type), "Tensor[(n, 7, 7, 8), i32]");
+  conv["max_weight"] = int64_t{200};
+  EXPECT_TRUE(relate("packed_conv2d", image, conv).refused);
+}
+
 TEST(Relation, ConvolutionsOfBytesAddUpInI32) {
   const Dim n = Dim::symbol("n");
   const auto typed = [](Dims d, DType t) { return tensor_type(std::move(d), t); };

@@ -44,7 +44,8 @@
 // of a tap goes over one after the other.
 //
 // Images of bytes that are multiplied as i16 (widened_bytes.h) are widened ahead, by all threads:
-// each of their elements is multiplied by every tap and every output channel.
+// each of their elements is multiplied by every tap and every output channel. Beside small weights
+// (max_weight) they are multiplied as bytes on the same machines and stay as they are.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -473,7 +474,9 @@ bool Conv2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetI
 Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
-  const int64_t rows = p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors);
+  const int64_t rows =
+      rows_with_room(t, p->fragment, p->vectors,
+                     p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors));
   // A block of the panel takes at most half of L1. Blocks pay where each tile would fetch much from
   // L2, and where fetching the panel for the first tile takes long: prefetches are spread over all.
   // Blocks of few channels would move sums more than compute them.

@@ -44,13 +44,14 @@ bool wants_blocks_mostly(const ConvProduct& p) {
 
 }  // namespace
 
-std::string conv2d_nhwc_layout(const TargetInfo& t, DType pixels, DType weights, int64_t n) {
+std::string conv2d_nhwc_layout(const TargetInfo& t, DType pixels, DType weights, int64_t n,
+                               int64_t most) {
   const DType sum = sum_of(weights);
   const auto tiles = tile_fragment_of(t, pixels, weights, sum);
   if (tiles && n > tile_columns(*tiles) / 2) return tile_layout(*tiles, n);
   const int lanes = conv_lanes(t, sum, n);
   return ir::Layout{ir::Layout::Kind::kPanel, int64_t{conv_vectors(n, lanes)} * lanes,
-                    group_for(t, pixels, weights, sum)}
+                    group_for(t, pixels, weights, sum, most)}
       .str();
 }
 
@@ -86,6 +87,7 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
   if (!conv || !conv->weights) return {};
   ConvProduct p;
   static_cast<ConvNhwc&>(p) = *conv;
+  if (p.layout && p.fragment) p.fragment = fragment_of_call(t, *p.fragment, p.call());
   Panels& panels = p;
   const int64_t k = p.taps() * p.channels;
   const int lanes = conv_lanes(t, p.dtype, p.filters);

@@ -30,7 +30,8 @@
 // Operands of bf16, of f16 and of 8 bits whose weights are packed in groups are multiplied so, by a
 // fragment (tile.h): below, k then counts groups. Other weights of f16 and bf16 are converted as
 // they are loaded, and where several tiles would convert the same piece of a panel, once ahead
-// of them, into a scratch. Rows of bytes that are multiplied as i16 (widened_bytes.h) are
+// of them, into a scratch. Bytes whose weights keep a bound are multiplied as they are on more
+// machines (kU8S7Quads). Other rows of bytes that are multiplied as i16 (widened_bytes.h) are
 // widened block by block, each thread for itself.
 //
 // A product that rounds its rows to bytes (packed_groupwise_matmul, rounded_rows.h) does that ahead
@@ -65,12 +66,13 @@ using kir::LoopKind;
 using kir::Scope;
 using kir::StmtRef;
 
-std::string dense_layout(const TargetInfo& t, DType rows, DType weights, int64_t n) {
+std::string dense_layout(const TargetInfo& t, DType rows, DType weights, int64_t n, int64_t most) {
   const DType sum = sum_of(weights);
   if (const auto tiles = tile_fragment_of(t, rows, weights, sum)) return tile_layout(*tiles, n);
   const int lanes = lanes_of(t, sum);
   const int vectors = panel_vectors((n + lanes - 1) / lanes, panel_costs(t));
-  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes, group_for(t, rows, weights, sum)}
+  return ir::Layout{ir::Layout::Kind::kPanel, vectors * lanes,
+                    group_for(t, rows, weights, sum, most)}
       .str();
 }
 
@@ -94,6 +96,12 @@ DType rows_type(const TargetInfo& t, DType weights, bool in_groups) {
   const bool multiplied = kir::is_taken(row, t) || tile_fragment_of(t, row.a, row.b, row.sum);
   if (row.feature.empty() && !(multiplied && in_groups)) return row.sum;
   return row.a;
+}
+
+int64_t weight_bound(const TargetInfo& t, DType rows, DType weights, int64_t most) {
+  if (!fragment_of(rows, weights, sum_of(weights))) return 0;
+  const auto fragment = packing_fragment(t, weights, most);
+  return fragment ? kir::row_of(*fragment).within : 0;
 }
 
 namespace {
@@ -125,6 +133,7 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
     if (!p.fragment &&
         !(is_converted(p.lhs->dtype, p.dtype) && is_converted(p.rhs->dtype, p.dtype)))
       return {};
+    if (p.fragment) p.fragment = fragment_of_call(t, *p.fragment, *p.frame.anchor->value);
   }
   if (size_of(p.dtype) < 4) return {};
   if (p.layout.kind != ir::Layout::Kind::kPanel || p.layout.group != group_of(p.fragment))
@@ -435,7 +444,7 @@ bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& 
 Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
-  const int64_t rows = default_tile_rows(t, p->vectors);
+  const int64_t rows = rows_with_room(t, p->fragment, p->vectors, default_tile_rows(t, p->vectors));
   // A block of the panel takes at most three quarters of L1, and is only worth its sums' way
   // through memory if there are several.
   auto element = static_cast<int64_t>(size_of(p->rhs->dtype));

@@ -8,7 +8,9 @@
 // of the column's pixels that lies in its rows: with 3 x 3 taps and stride 1 each column's words
 // are made once and multiplied three times, 6 and 3 operations for what takes f32 9 multiply-adds
 // of as many loads, four times as large. Machines that sum pairs of i16 alone
-// (Fragments.def) have two rows in each word, others one, which is a plain product.
+// (Fragments.def) have two rows in each word, others one, which is a plain product. Quads of small
+// weights (kU8S7Quads) are not taken there: nothing is promised of weights that nobody packs, and
+// words are what most of the work is.
 //
 //   for each item, split over the threads: an image, a block of its rows, a panel of channels
 //     the panel's weights as words, in a scratch of the thread

@@ -22,7 +22,8 @@ struct RoundedRows {
   int lanes = 1;            // that are rounded at a time
 
   // What multiplies the rows with weights of a layout: bytes with groups of four, or i16 with
-  // pairs, which the weights become as they are loaded. Nothing if the layout has other groups.
+  // pairs, which the weights become as they are loaded. Nothing if the layout has other groups. No
+  // fragment with a bound: these weights fill their bytes (groupwise_layout).
   static std::optional<kir::Fragment> fragment_of(const ir::Layout& layout);
   // For the operands of so many rows, on vectors of so many f32.
   static RoundedRows of(const ir::Groupwise& form, const kir::Dim& rows, kir::BufferRef x,

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "compiler/kernels/fragments.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -46,16 +47,19 @@ bool has_values(DType wide, DType narrow) {
          (is_signed_int(wide) || is_unsigned_int(narrow));
 }
 
-// Whether a fragment can multiply operands of these types into such sums.
-bool can_multiply(const kir::FragmentRow& f, DType lhs, DType rhs, DType sum) {
-  return f.sum == sum && has_values(f.a, lhs) && has_values(f.b, rhs);
+// Whether a fragment can multiply operands of these types into such sums, where no element of the
+// right-hand side exceeds `most` in size.
+bool can_multiply(const kir::FragmentRow& f, DType lhs, DType rhs, DType sum,
+                  int64_t most = kir::kAnyWeight) {
+  return f.sum == sum && has_values(f.a, lhs) && has_values(f.b, rhs) && kir::keep_bound(f, most);
 }
 
 }  // namespace
 
 std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
-  return find_fragment(
-      [&](const kir::FragmentRow& f) { return f.a == lhs && f.b == rhs && f.sum == sum; });
+  return find_fragment([&](const kir::FragmentRow& f) {
+    return f.a == lhs && f.b == rhs && f.sum == sum && kir::keep_bound(f, kir::kAnyWeight);
+  });
 }
 
 int group_of(std::optional<kir::Fragment> fragment) {
@@ -67,7 +71,8 @@ int RegisterTile::operand_lanes() const {
 }
 
 std::optional<kir::Fragment> fragment_of(DType rhs) {
-  return find_fragment([&](const kir::FragmentRow& f) { return f.b == rhs; });
+  return find_fragment(
+      [&](const kir::FragmentRow& f) { return f.b == rhs && kir::keep_bound(f, kir::kAnyWeight); });
 }
 
 std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group) {
@@ -76,29 +81,53 @@ std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum,
   });
 }
 
-std::vector<kir::Fragment> fragments_for(kir::Fragment own) {
+std::vector<kir::Fragment> fragments_for(kir::Fragment own, int64_t most) {
   const kir::FragmentRow& row = kir::row_of(own);
   std::vector<kir::Fragment> all = {own};
   for (const kir::FragmentRow& f : kir::all_fragments())
-    if (f.id != own && can_multiply(f, row.a, row.b, row.sum)) all.push_back(f.id);
+    if (f.id != own && can_multiply(f, row.a, row.b, row.sum, most)) all.push_back(f.id);
   return all;
 }
 
-std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own) {
-  for (const kir::Fragment f : fragments_for(own))
+std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own,
+                                                  int64_t most) {
+  for (const kir::Fragment f : fragments_for(own, most))
     if (kir::multiplies(kir::row_of(f), t)) return f;
   return {};
 }
 
-std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights) {
+std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights, int64_t most) {
   const auto own = fragment_of(weights);
   if (!own) return {};
-  if (const auto multiplies = multiplying_fragment(t, *own)) return multiplies;
+  if (const auto multiplies = multiplying_fragment(t, *own, most)) return multiplies;
   return kir::is_taken(kir::row_of(*own), t) ? own : std::nullopt;
 }
 
-int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum) {
-  return fragment_of(lhs, rhs, sum) ? group_of(packing_fragment(t, rhs)) : 1;
+kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir::Expr& call) {
+  const auto most = ir::attr_or<int64_t>(call.attrs, "max_weight", kir::kAnyWeight);
+  const kir::FragmentRow& row = kir::row_of(own);
+  for (const kir::Fragment f : fragments_for(own, most)) {
+    const kir::FragmentRow& other = kir::row_of(f);
+    if (other.a == row.a && other.b == row.b && other.group == row.group &&
+        kir::multiplies(other, t))
+      return f;
+  }
+  return own;
+}
+
+int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
+                       int64_t rows) {
+  if (fragment != kir::Fragment::kU8S7Quads) return rows;
+  // The pairs, and ones to add them up. With 16 registers and two vectors that is 5 rows: no sum is
+  // moved, and as many products a cycle are made as with 6, of which some are.
+  constexpr int kOthers = 2;
+  TargetInfo rest = t;
+  rest.vector_registers -= kOthers;
+  return std::min<int64_t>(rows, max_tile_rows(rest, vectors));
+}
+
+int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most) {
+  return fragment_of(lhs, rhs, sum) ? group_of(packing_fragment(t, rhs, most)) : 1;
 }
 
 bool is_converted(DType operand, DType sum) {

@@ -29,7 +29,9 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/expr.h"
 #include "compiler/ir/layout.h"
+#include "compiler/kernels/fragments.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/target.h"
 
@@ -76,17 +78,28 @@ std::optional<kir::Fragment> fragment_of(DType rhs);
 // they are, or in types that have each of their values. Nothing if there is none; floats in groups
 // of one are converted instead (is_converted).
 std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group);
-// The fragments that may multiply what one does, into the same sums: itself, then those of wider
-// types that have each value of its own (widened_bytes.h).
-std::vector<kir::Fragment> fragments_for(kir::Fragment own);
+// The fragments that may multiply what one does, into the same sums: itself, those of its types
+// with a bound that weights keep of which none exceeds `most` in size (kU8S7Quads), then those of
+// wider types that have each value of its own (widened_bytes.h).
+std::vector<kir::Fragment> fragments_for(kir::Fragment own, int64_t most = kir::kAnyWeight);
 // The first of these that a target has instructions for; nothing if it has none.
-std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own);
+std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own,
+                                                  int64_t most = kir::kAnyWeight);
 // The fragment that weights of a type are packed for: that by which a target multiplies what the
 // first one for them does. Without instructions for any, this first one, or nothing if the target
 // does not take it (kir::is_taken): such weights, f16, are packed one by one and converted.
-std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights);
+std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights,
+                                              int64_t most = kir::kAnyWeight);
+// The fragment by which a target multiplies operands as they lie for `own`: one for whose bound
+// `call` promises something of its weights (max_weight), where it is faster; else `own`. It is up
+// to the target, so that a file for several levels has each multiply the same weights its way.
+kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir::Expr& call);
+// So many rows of a tile, or fewer where a fragment's instructions would have no registers left
+// beside operands and sums.
+int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
+                       int64_t rows);
 // In how many neighbours the right-hand side should be packed for vectors of a target.
-int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum);
+int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most = kir::kAnyWeight);
 // How many elements it takes of a row at a time; 1 without one.
 int group_of(std::optional<kir::Fragment> fragment);
 // Whether without a fragment operands of a type are multiplied in that of the sums: it is theirs,

@@ -1,5 +1,6 @@
 // Products of bytes as products of i16, for machines that multiply pairs of i16 but no bytes
-// (Fragments.def): what the templates that serve such products share.
+// (Fragments.def), or only with weights that keep a bound, which these don't: what the templates
+// that serve such products share.
 //
 // Bytes would be taken apart at every step of a product, each factor by itself. Instead rows and
 // images become i16 in a scratch ahead of the product, for each of their elements is multiplied

@@ -44,6 +44,17 @@ int32_t u8s8_quads(const DotCase& c, size_t i) {
   return static_cast<int32_t>(t);
 }
 
+int32_t u8s7_quads(const DotCase& c, size_t i) {
+  auto t = element_at<uint32_t>(c.sum, i);
+  for (size_t first = 0; first < 4; first += 2) {
+    int pair = 0;
+    for (size_t element = first; element < first + 2; ++element)
+      pair += element_at<uint8_t>(c.a, 4 * i + element) * element_at<int8_t>(c.b, 4 * i + element);
+    t += static_cast<uint32_t>(pair > 32767 ? 32767 : pair < -32768 ? -32768 : pair);
+  }
+  return static_cast<int32_t>(t);
+}
+
 int32_t s16_pairs(const DotCase& c, size_t i) {
   auto t = element_at<uint32_t>(c.sum, i);
   for (size_t element = 0; element < 2; ++element)
@@ -94,6 +105,9 @@ TEST(Fragments, OfBf16FollowTheirRow) {
 TEST(Fragments, OfBytesFollowTheirRow) {
   expect_the_row(Fragment::kU8S8Quads, u8s8_quads);
 }
+TEST(Fragments, OfSmallWeightsFollowTheirRow) {
+  expect_the_row(Fragment::kU8S7Quads, u8s7_quads);
+}
 TEST(Fragments, OfWordsFollowTheirRow) {
   expect_the_row(Fragment::kS16Pairs, s16_pairs);
 }
@@ -142,6 +156,59 @@ TEST(Fragments, OfHalvesTakeTheOddElementFirstAndFlushNothing) {
       << "no sum overflows";
 }
 
+// Each pair of products by itself, before anything else is added, which wraps.
+TEST(Fragments, OfSmallWeightsSaturatePairByPair) {
+  const Function own = dot_kernel(Fragment::kU8S7Quads, 1),
+                 expanded = dot_kernel(Fragment::kU8S7Quads, 1, {.expanded = true});
+  const auto dot_of = [&](std::vector<uint8_t> a, std::vector<int8_t> b, int32_t sum) {
+    std::vector<int32_t> sums = {sum}, y(1), other(1);
+    const auto run_on = [&](const Function& f, std::vector<int32_t>& out) {
+      return Interpreter(f).run({{bytes_of(a), bytes_of(b), bytes_of(sums), bytes_of(out)}}, {{1}});
+    };
+    EXPECT_EQ(run_on(own, y), 0);
+    EXPECT_EQ(run_on(expanded, other), 0);
+    EXPECT_EQ(y, other);
+    return y[0];
+  };
+  const std::vector<uint8_t> most(4, 255);
+  EXPECT_EQ(dot_of(most, {64, 64, 64, 64}, 5), 5 + 4 * 255 * 64) << "the bound saturates nothing";
+  EXPECT_EQ(dot_of(most, {-64, -64, -64, -64}, 5), 5 - 4 * 255 * 64);
+  EXPECT_EQ(dot_of(most, {127, 1, -128, 0}, 0), 0) << "nor do others of 128 together";
+  EXPECT_EQ(dot_of(most, {65, 64, 0, 0}, 0), 32767) << "one more does";
+  EXPECT_EQ(dot_of(most, {-65, -64, 0, 0}, 0), -32768);
+  EXPECT_EQ(dot_of(most, {127, 127, -128, -128}, 0), -1) << "each pair by itself";
+  EXPECT_EQ(dot_of(most, {127, -128, 127, -128}, 0), -2 * 255) << "not each product";
+  EXPECT_EQ(dot_of(most, {64, 64, 0, 0}, INT32_MAX), INT32_MIN + 32640 - 1) << "sums wrap";
+}
+
+// A row with a bound is another one where that is kept: who looks for a row without one finds it.
+TEST(Fragments, WithABoundAreOthersWhereItIsKept) {
+  std::mt19937_64 random(6);
+  for (const FragmentRow& row : all_fragments()) {
+    if (row.within == 0) continue;
+    EXPECT_TRUE(keep_bound(row, row.within)) << row.name;
+    EXPECT_FALSE(keep_bound(row, row.within + 1)) << row.name;
+    EXPECT_FALSE(keep_bound(row, kAnyWeight)) << row.name;
+    const FragmentRow* plain = nullptr;
+    for (const FragmentRow& f : all_fragments())
+      if (f.within == 0 && f.a == row.a && f.b == row.b && f.sum == row.sum && f.group == row.group)
+        plain = &f;
+    ASSERT_NE(plain, nullptr) << row.name;
+    ASSERT_EQ(row.b, DType::kI8) << "the elements below are bytes";
+    const int64_t n = 4000;
+    DotCase c(row.id, 4, n, true, random);
+    for (std::byte& b : c.b)
+      b = static_cast<std::byte>(
+          static_cast<int64_t>(random() % static_cast<uint64_t>(2 * row.within + 1)) - row.within);
+    for (size_t i = 0; i < c.a.size(); ++i)
+      if (random() % 2) c.a[i] = std::byte{255};
+    DotCase want = c;
+    run(dot_kernel(row.id, 4), c, n);
+    run(dot_kernel(plain->id, 4), want, n);
+    EXPECT_EQ(c.y, want.y) << row.name;
+  }
+}
+
 TEST(Fragments, ExpandToTheSameOnTameNumbers) {
   std::mt19937_64 random(2);
   for (const FragmentRow& row : all_fragments())
@@ -159,11 +226,13 @@ TEST(Fragments, ExpandToTheSameOnTameNumbers) {
 TEST(Fragments, OfBytesExpandToTheSameEverywhere) {
   std::mt19937_64 random(3);
   const int64_t n = 2000;
-  DotCase c(Fragment::kU8S8Quads, 16, n, false, random);
-  run(dot_kernel(Fragment::kU8S8Quads, 16), c, n);
-  DotCase expanded = c;
-  run(dot_kernel(Fragment::kU8S8Quads, 16, {.expanded = true}), expanded, n);
-  EXPECT_EQ(expanded.y, c.y);
+  for (const Fragment f : {Fragment::kU8S8Quads, Fragment::kU8S7Quads}) {
+    DotCase c(f, 16, n, false, random);
+    run(dot_kernel(f, 16), c, n);
+    DotCase expanded = c;
+    run(dot_kernel(f, 16, {.expanded = true}), expanded, n);
+    EXPECT_EQ(expanded.y, c.y) << row_of(f).name;
+  }
 }
 
 TEST(Fragments, OfHalvesExpandToTheSameEverywhere) {

@@ -71,9 +71,10 @@ inline ir::Layout panels_of(const Filter& f, DType type, int64_t group) {
 }
 
 // Weights of `type` in panels, which may be made for a machine of wider vectors; the image of the
-// same type, if it is no other one, but of u8 for i8, whose sums are i32.
+// same type, if it is no other one, but of u8 for i8, whose sums are i32. `most`: the size that no
+// weight exceeds; 0: any.
 inline Case packed_convolution(const Filter& f, DType type, std::optional<DType> of_image = {},
-                               int64_t group = 0) {
+                               int64_t group = 0, int64_t most = 0) {
   const bool bytes = type == DType::kI8;
   const DType image = of_image.value_or(bytes ? DType::kU8 : type);
   const DType sums = bytes ? DType::kI32 : DType::kF32;
@@ -87,13 +88,15 @@ inline Case packed_convolution(const Filter& f, DType type, std::optional<DType>
   c.text = fmt::format(
       "fn @f(%x: Tensor[(b, h, w, {}), {}], %w: Tensor[({}), {}], %c: Tensor[({}), {}]) {{ "
       "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, groups = {}, {}, "
-      "layout = \"{}\"{}}}; let %r = relu(%y); %r }}",
+      "layout = \"{}\"{}{}}}; let %r = relu(%y); %r }}",
       f.in, name_of(image), extents, name_of(type), f.out, name_of(sums), f.kh, f.kw, f.out,
       f.groups, f.attributes(), layout,
-      type == sums ? "" : fmt::format(", out = {}", name_of(sums)));
+      type == sums ? "" : fmt::format(", out = {}", name_of(sums)),
+      most == 0 ? "" : fmt::format(", max_weight = {}", most));
   c.oracle = by_reference(c.text);
   c.low = -1, c.high = 1;  // sums of many channels lose little where they cancel
-  if (bytes) c.low = -127, c.high = 127, c.tolerance = 0;
+  const double largest = most == 0 ? 127 : static_cast<double>(most);
+  if (bytes) c.low = -largest, c.high = largest, c.tolerance = 0;
   return c;
 }
 

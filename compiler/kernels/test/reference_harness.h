@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -78,7 +79,8 @@ class ReferenceHarness {
   }
 
   // Runs on random data with these values of the contract's symbols and compares all results.
-  // Floats are drawn from -most to most.
+  // Floats are drawn from -most to most, other numbers from all, but weights as an operator
+  // promises of them (max_weight).
   void run(const std::vector<int64_t>& symbols, int threads, unsigned seed, double tolerance = 2e-5,
            float most = 1) {
     std::string trace = "threads " + std::to_string(threads) + ",";
@@ -90,6 +92,9 @@ class ReferenceHarness {
     std::uniform_real_distribution<float> distribution(-most, most);
     std::vector<ir::TensorRef> inputs;
     std::vector<ArgumentMemory> memory;
+    int64_t promised = 128;
+    for (const ir::Binding& b : w_.group->body->bindings)
+      promised = std::min(promised, ir::attr_or(b.value->attrs, "max_weight", promised));
     for (size_t i = 0; i < w_.contract.arguments.size(); ++i) {
       const exec::KernelArgument& a = w_.contract.arguments[i];
       const bool input = i < w_.group->parameters.size();
@@ -111,6 +116,9 @@ class ReferenceHarness {
           reinterpret_cast<uint16_t*>(data)[e] = bf16_from_f32(value);
         else if (a.dtype == DType::kF16)
           reinterpret_cast<uint16_t*>(data)[e] = f16_from_f32(value);
+        else if (a.dtype == DType::kI8 && input && promised < 128)
+          data[e] =
+              static_cast<uint8_t>(static_cast<int64_t>(random()) % (2 * promised + 1) - promised);
         else if (size_of(a.dtype) == 1)
           data[e] = input ? static_cast<uint8_t>(random()) : 0xaa;
         else

@@ -3,11 +3,9 @@
 #include <functional>
 #include <memory>
 
-#include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/at_level.h"
 #include "compiler/kernels/test/image_cases.h"
 #include "compiler/kernels/test/operator_rows.h"
-#include "compiler/kernels/test/reference_harness.h"
-#include "compiler/kernels/test/template_harness.h"
 
 namespace nimble::kernels::testing {
 namespace {
@@ -31,29 +29,7 @@ Case of_bytes(const Filter& f, const std::string& behind = kRelu, const std::str
   return c;
 }
 
-class DepthwiseBytes : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
-    target_ = target_by_name(GetParam());
-    mode().targets = {target_};
-    mode().run = [this](const kir::Function& f, auto buffers, auto symbols, int threads) {
-      if (f.body != body_) {
-        run_ = harness_mode().prepare(f, target_);
-        body_ = f.body;
-      }
-      return run_(buffers, symbols, threads);
-    };
-  }
-  void TearDown() override { mode() = mode_; }
-
-  TargetInfo target_;
-
- private:
-  const Mode mode_ = mode();
-  Execute run_;
-  std::shared_ptr<const kir::Stmt> body_;
-};
+class DepthwiseBytes : public AtLevel {};
 
 TEST_P(DepthwiseBytes, WindowsStridesPaddingDilation) {
   for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 24, 24, 24},
@@ -215,14 +191,7 @@ TEST_P(DepthwiseBytes, AMissingTapIsSeen) {
       &changes));
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, DepthwiseBytes,
-                         ::testing::Values("portable", "x86-64-v2", "x86-64-v3", "x86-64-v4",
-                                           "x86-64-v4-vnni", "x86-64-v4-amx", "aarch64-dotprod"),
-                         [](const auto& p) {
-                           std::string name = p.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Levels, DepthwiseBytes, levels_of_bytes(), name_of_level);
 
 }  // namespace
 }  // namespace nimble::kernels::testing

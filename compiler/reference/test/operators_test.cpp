@@ -645,5 +645,22 @@ TEST(Operators, NarrowProductsAddUpInTheirResultsType) {
   }
 }
 
+// Kernels rely on what a product promises of its weights; here it is looked after.
+TEST(Operators, PackedProductsKeepTheirPromise) {
+  const auto run = [](int largest, int promised) {
+    const std::string most = "{" + std::to_string(largest) + ", -64, 3, 4}";
+    const std::string promise = ", out = i32, max_weight = " + std::to_string(promised) + "}";
+    const ir::Module m = ir::parse_module(
+        "fn @main() { let %p = pack(i8[2, 2]" + most + ") {layout = \"panel2x2\"};" +
+        " let %y = packed_matmul(u8[1, 2]{255, 1}, %p) {n = 2, k = 2, layout = \"panel2x2\"" +
+        promise + "; %y }");
+    return Interpreter(m).run_tensors("main", {}).at(0)->integer(0);
+  };
+  EXPECT_EQ(run(64, 64), 255 * 64 + 3);
+  EXPECT_EQ(run(-64, 64), -255 * 64 + 3);
+  EXPECT_EQ(run(127, 128), 255 * 127 + 3);
+  for (const int largest : {65, -65}) EXPECT_THROW(run(largest, 64), Error) << largest;
+}
+
 }  // namespace
 }  // namespace nimble::reference

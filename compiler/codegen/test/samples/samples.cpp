@@ -155,6 +155,7 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"dots-bf16", [] { return dots(Fragment::kBf16Pairs, 8, 3, 16); }},
     {"dots-u8s8", [] { return dots(Fragment::kU8S8Quads, 8, 3, 16); }},
     {"dots-f16", [] { return dots(Fragment::kF16Pairs, 4, 3, 4); }},
+    {"dots-u8s7", [] { return dots(Fragment::kU8S7Quads, 5, 2, 8, 4); }},
     {"dots-s16", [] { return dots(Fragment::kS16Pairs, 5, 2, 8, 4); }},
     {"tiles-bf16", [] { return matrix_registers(TileFragment::kBf16Tiles); }},
     {"tiles-f16", [] { return matrix_registers(TileFragment::kF16Tiles); }},

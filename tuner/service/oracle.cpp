@@ -59,18 +59,27 @@ Instance instance_of(const TuningTask& task, const WorkloadPoint& point) {
   return out;
 }
 
-// Whether a kernel may round factors of f32 to ten bits of fraction, which the reference does not.
-bool may_round_factors(const kernels::Workload& w) {
-  return std::ranges::any_of(w.group->body->bindings, [](const ir::Binding& b) {
-    return b.value->kind == ir::ExprKind::kCall && ir::attr_or(b.value->attrs, "tf32", false);
-  });
+// What a kernel may round that the reference does not, as an error of a result; 0: nothing.
+double roundings_of(const kernels::Workload& w) {
+  double most = 0;
+  for (const ir::Binding& b : w.group->body->bindings) {
+    const ir::Expr& e = *b.value;
+    if (e.kind != ir::ExprKind::kCall) continue;
+    // Of two factors of f32 that are cut off to ten bits of fraction, as a library may do it, their
+    // product loses up to 2^-9.
+    if (ir::attr_or(e.attrs, "tf32", false)) most = std::max(most, 0x1p-8);
+    // Attention's weights are rounded to the type of the values that they multiply: by 2^-8 of bf16
+    // and 2^-11 of f16 at most. The values' signs cancel in a result, and less in its error.
+    if (ir::traits_of(e).packs == ir::Packs::kInKernel && e.attrs.contains("out"))
+      most = std::max(most, ir::type_of(e.args[2])->dtype == DType::kBF16 ? 0x1p-6 : 0x1p-9);
+  }
+  return most;
 }
 
 double tolerance_of(const TuningTask& task, const Instance& instance) {
   for (const ir::Type& t : instance.results)
     if (is_narrow_float(t->dtype)) return 0x1p-6;
-  // Of two factors that are cut off, as a library may do it, their product loses up to 2^-9.
-  if (may_round_factors(task.workload())) return 0x1p-8;
+  if (const double roundings = roundings_of(task.workload()); roundings > 0) return roundings;
   // The reference rounds once per operator, a kernel in every step of a sum: the error of a sum
   // of L terms grows like sqrt(L) epsilon in practice and its terms exceed it by as much again.
   return 64 * 0x1p-24 * std::max(1.0, std::sqrt(task.reduction));

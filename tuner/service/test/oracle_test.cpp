@@ -137,7 +137,6 @@ fn @main(%x: Tensor[(n, 96), bf16], %w: Tensor[(4, 48, 48, 2), bf16]) -> Tensor[
   }
 }
 
-// Of weights in blocks, by samples: rows that are rounded make no product that is linear in them.
 // What a kernel may round, the reference does not.
 TEST(Oracle, OfRoundedFactorsFindsWhatIsMissing) {
   const Planted p(R"(
@@ -155,6 +154,33 @@ fn @main(%x: Tensor[(n, 96), f32], %w: Tensor[(96, 160), f32]) -> Tensor[(n, 160
   EXPECT_TRUE(p.fault(64, 8, 64, 32)) << "a tile inside";
 }
 
+// Attention of 16 bits may round its weights to these, which the reference does not.
+TEST(Oracle, OfRoundedWeightsFindsWhatIsMissing) {
+  for (const char* type : {"bf16", "f16"}) {
+    SCOPED_TRACE(type);
+    const std::string operand = fmt::format("Tensor[(1, n, 64), {}]", type);
+    const Planted p(fmt::format(R"(
+fn @main(%q: {0}, %k: {0}, %v: {0}) -> Tensor[(1, n, 64), f32] {{
+  let %y = attention(%q, %k, %v) {{heads = 2, scale = 0.25, out = f32}};
+  %y
+}})",
+                                operand),
+                    149);
+    const bool is_bf16 = type == std::string("bf16");
+    EXPECT_EQ(p.truth.tolerance, is_bf16 ? 0x1p-6 : 0x1p-9);
+    Outputs out = p.truth.outputs;
+    auto* y = reinterpret_cast<float*>(out[0].data());
+    // Half a step of the weights' type.
+    for (size_t i = 0; i < out[0].size() / sizeof(float); ++i)
+      y[i] *= 1 - (is_bf16 ? 0x1p-8F : 0x1p-11F);
+    EXPECT_EQ(p.check(out), std::nullopt);
+    EXPECT_TRUE(p.fault(148, 1, 0, 64)) << "the last row";
+    EXPECT_TRUE(p.fault(0, 149, 63, 1)) << "the last column";
+    EXPECT_TRUE(p.fault(0, 149, 32, 32)) << "a head";
+  }
+}
+
+// Of weights in blocks, by samples: rows that are rounded make no product that is linear in them.
 TEST(Oracle, OfWeightsInBlocksFindsWhatIsMissing) {
   for (const char* activations : {"", ", activations = i8"}) {
     const Planted p(fmt::format(R"(

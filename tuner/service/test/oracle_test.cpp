@@ -137,7 +137,6 @@ fn @main(%x: Tensor[(n, 96), bf16], %w: Tensor[(4, 48, 48, 2), bf16]) -> Tensor[
   }
 }
 
-// Of weights in blocks, by samples: rows that are rounded make no product that is linear in them.
 // What a kernel may round, the reference does not.
 TEST(Oracle, OfRoundedFactorsFindsWhatIsMissing) {
   const Planted p(R"(
@@ -155,6 +154,7 @@ fn @main(%x: Tensor[(n, 96), f32], %w: Tensor[(96, 160), f32]) -> Tensor[(n, 160
   EXPECT_TRUE(p.fault(64, 8, 64, 32)) << "a tile inside";
 }
 
+// Of weights in blocks, by samples: rows that are rounded make no product that is linear in them.
 TEST(Oracle, OfWeightsInBlocksFindsWhatIsMissing) {
   for (const char* activations : {"", ", activations = i8"}) {
     const Planted p(fmt::format(R"(

@@ -9,6 +9,10 @@
 
 namespace nimble::db {
 
+// The isa of what stands for every GPU that runs some code, and is none itself: jobs that are
+// packed are for it until a worker takes them.
+inline constexpr char kAnyGpu[] = "any";
+
 Hardware gpu_hardware(const GpuFacts& gpu);
 // This machine's card as a machine of its own: times of two of a kind in one computer are told
 // apart as those of two computers are.

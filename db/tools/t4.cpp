@@ -118,9 +118,10 @@ nlohmann::ordered_json t4_of(Store& store, const T4Options& options) {
                 "the campaign has no finished trial of this workload and shape",
                 "see what it has: nimble db show trials CAMPAIGN");
   const std::optional<Hardware> hardware = store.hardware(campaign.key.hardware);
+  const bool of_gpu = hardware && (gpu_capability(*hardware) || hardware->isa == kAnyGpu);
   return {{"schema_version", kSchema},
           {"metadata",
-           {{"platform", hardware && gpu_capability(*hardware) ? "GPU" : "CPU"},
+           {{"platform", of_gpu ? "GPU" : "CPU"},
             {"device", hardware ? hardware->model_name : campaign.key.hardware},
             {"autotuner", "nimble"},
             {"timestamp", timestamp(campaign.created_at)},

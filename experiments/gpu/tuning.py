@@ -129,6 +129,10 @@ def run(folder, out, seconds):
         found["failed"] = batch.one_line(said)[-500:]
     elif told.strip():
         found["worker"] = json.loads(told)
+        # Such as code that this GPU does not run: the worker has done right, and measured nothing.
+        passed = [one["reason"] for one in found["worker"].get("passed_over", [])]
+        if passed:
+            found["failed"] = batch.one_line("; ".join(passed))[-500:]
     try:
         found.update(summary(records))
     except sqlite3.Error as error:  # such as an SQLite that is older than the file's tables

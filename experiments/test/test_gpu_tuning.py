@@ -110,7 +110,7 @@ class Campaign(unittest.TestCase):
         self.assertEqual(found["rows"][0]["ns"], 2000, "what is wrong has no time")
 
     def test_time_is_up(self):
-        found = self.run_it(HANGS, seconds=1)
+        found = self.run_it(HANGS, seconds=5)  # to start in, wherever this runs
         self.assertEqual((found["ended"], found["exit_code"]), ("no time was left", 130))
         self.assertEqual(found["states"], {"ok": 1, "pruned": 1, "queued": 1})
         self.assertTrue(tuning.is_whole(found), "what there was time for counts")
@@ -121,6 +121,15 @@ class Campaign(unittest.TestCase):
         self.assertIn("there is no GPU", found["failed"])
         self.assertFalse(tuning.is_whole(found))
         self.assertIn("there is no GPU", "\n".join(tuning.lines(found)))
+
+    def test_nothing_runs_on_this_gpu(self):
+        found = self.run_it("""\
+            passed = [{"campaign": "c", "reason": "is code for sm_90a"}]
+            print(json.dumps(dict(jobs=0, trials=0, passed_over=passed)))
+            sys.exit(0)
+            """)
+        self.assertIn("is code for sm_90a", found["failed"])
+        self.assertFalse(tuning.is_whole(found))
 
     def test_as_a_part(self):
         for body, code in ((MEASURES.format("ok"), 0), (MEASURES.format("wrong"), 3),

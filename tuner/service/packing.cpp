@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "db/store/gpu_records.h"
 #include "tuner/search/search.h"
 #include "tuner/service/publisher.h"
 #include "tuner/service/task_run.h"
@@ -58,7 +59,7 @@ db::Hardware any_gpu(const kernels::TargetInfo& target) {
   out.vendor = "NVIDIA";
   out.model_name = "any GPU of " + target.level;
   // No GPU's: what asks for hardware that runs some code passes over it.
-  out.isa = "any";
+  out.isa = db::kAnyGpu;
   return out;
 }
 

@@ -392,8 +392,11 @@ void CampaignPlan::learn(Task& task, const WantedCase& w, const CaseOutcome& out
       here.issued.erase(config);
       here.ratios[config] = it->second;
       // A trial is a configuration, at however many sizes.
-      if (w.point == 0 && !outcome.pruned.contains(config))
-        ++task.searched, ++task.stale, ++task.since_gain;
+      if (w.point > 0) continue;
+      if (outcome.pruned.contains(config))
+        ++task.pruned_in_row;
+      else
+        ++task.searched, ++task.stale, ++task.since_gain, task.pruned_in_row = 0;
     }
     // At further sizes the second anchor is no candidate, and is known by standing in their cases.
     std::vector<db::Hash> news = w.configs;

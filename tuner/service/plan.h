@@ -221,6 +221,7 @@ class CampaignPlan {
     size_t at_once = 1;          // of these sizes, the first ones, that its part has time for
     int64_t stale = 0;           // results since it gained, in this slice
     int64_t since_gain = 0;      // the same, in all of them
+    int64_t pruned_in_row = 0;   // of the search, with none between that was measured
     int slice = 0, dry_slices = 0;
     double best_before = HUGE_VAL;  // this slice
     bool exhausted = false;

@@ -16,6 +16,9 @@ constexpr size_t kFirst = 3;       // proposals beside the first default
 constexpr size_t kLeastPerCase = 3;
 // Results without a gain after which the other phases' turn comes.
 constexpr int64_t kPatience = 96;
+// Pruned candidates in a row after which a search is over. They cost the service their compiling,
+// which no budget counts, and the workers next to nothing, so that the budget would not end it.
+constexpr int64_t kBlindPatience = 1000;
 constexpr double kUsable = 2;  // times the best: what is slower is rarely the best elsewhere
 constexpr size_t kLeastCrossed = 3, kLeastSizes = 2;
 constexpr size_t kLikelyFinalists = 6;  // the anchors among them
@@ -172,7 +175,7 @@ size_t CampaignPlan::sizes_in_time(size_t t) const {
 bool CampaignPlan::search_is_over(size_t t) const {
   const Task& task = tasks_[t];
   return task.exhausted || task.since_gain >= spec_.search_end.patience ||
-         task.searched >= spec_.search_end.max_trials;
+         task.searched >= spec_.search_end.max_trials || task.pruned_in_row >= kBlindPatience;
 }
 
 bool CampaignPlan::wants_search(size_t t) const {

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <thread>
 
+#include "compiler/tools/model_arguments.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
 #include "db/store/place.h"
@@ -164,7 +165,9 @@ int submit(const Arguments& a, const std::string& command) {
                            store->campaign(campaign)->budget_s);
   std::cerr << tools::beside_text(
       cpu_kernels, target.level,
-      fmt::format("nimble campaigns submit {} --db {}", shell_word(a.options.model),
+      fmt::format("nimble campaigns submit {} --db {}",
+                  tools::model_text(a.options.model, a.tune.shapes, a.options.import,
+                                    a.options.precision, a.options.winograd),
                   shell_word(db::printable_place(a.database))));
   return kExitOk;
 }

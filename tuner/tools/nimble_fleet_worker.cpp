@@ -84,6 +84,18 @@ GpuFacts gpu_of(const std::string& device) {
   }
 }
 
+// What jobs were packed for. Those for hardware that there is are its own machines': its service
+// takes every time of them for that hardware's, and its tables would be made of another's.
+db::Hash any_gpu_of(db::Store& store, const std::string& kind) {
+  const db::Hardware hardware = db::find_hardware(store, kind);
+  if (hardware.isa != db::kAnyGpu)
+    throw Error(Status::kInvalidArgument, "--jobs-for " + printable(kind),
+                fmt::format("{} is hardware of its own, whose jobs are its own workers'",
+                            printable(hardware.model_name)),
+                "name what nimble campaigns pack has packed for: any GPU of some target");
+  return db::key_of(hardware);
+}
+
 // Tells what it serves and whom it trusts, before anything runs; refuses what cannot go well.
 void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ring) {
   const std::unique_ptr<db::Store> store = db::Store::open(a.worker.database, a.worker.open);
@@ -97,7 +109,7 @@ void greet(Arguments& a, tuner::SignedOnly& permission, const trust::Keyring& ri
   if (!a.campaign.empty())
     a.worker.campaign =
         db::the_one(*store, db::Kind::kCampaign, a.campaign, "list them: nimble db campaigns");
-  if (!a.jobs_for.empty()) a.worker.jobs_for = db::key_of(db::find_hardware(*store, a.jobs_for));
+  if (!a.jobs_for.empty()) a.worker.jobs_for = any_gpu_of(*store, a.jobs_for);
   if (a.quiet) return;
   std::string trusted;
   for (const trust::NamedKey& k : keys)
@@ -203,8 +215,9 @@ int run(int argc, char** argv) {
       ->check(read_by(gpu_number))
       ->type_name("DEVICE");
   app.add_option("--jobs-for", a.jobs_for,
-                 "Take jobs for this kind of hardware instead of its own, as those that nimble "
-                 "campaigns pack has made for any GPU; what it finds is filed under its own")
+                 "Take the jobs that nimble campaigns pack has made for this (\"any GPU of "
+                 "sm_90a\") instead of those for its own hardware; what it finds is filed under "
+                 "its own")
       ->type_name("KIND");
   app.add_option("--cpus", a.cpus,
                  "Bind the measuring process to these (0-3,8); default: all that it may use. They "

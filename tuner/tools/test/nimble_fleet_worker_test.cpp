@@ -144,6 +144,10 @@ TEST_F(WorkerProgram, OfSeveralGpusItServesTheOneThatIsNamed) {
   EXPECT_THAT(ran.out, HasSubstr("Stand-in GPU (sm_90, 0000:3b:00)"));
   EXPECT_THAT(connection()->text("SELECT capabilities FROM worker"),
               AllOf(HasSubstr(R"("device":"gpu")"), HasSubstr(R"("driver":13000)")));
+  // Jobs for a GPU that there is, here this one, are not for others to take.
+  const CommandResult others = serve("--max-idle 0 --device gpu --jobs-for Stand-in");
+  EXPECT_EQ(others.exit_code, 1) << others.out;
+  EXPECT_THAT(others.out, HasSubstr("--jobs-for Stand-in: Stand-in GPU is hardware of its own"));
   EXPECT_THAT(serve("--max-idle 0 --device gpu:1").out,
               AllOf(HasSubstr("--device gpu:1"), HasSubstr("number 1 is not there")));
 }

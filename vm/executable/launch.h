@@ -22,8 +22,8 @@ std::array<uint32_t, 3> grid_of(const Launch& launch, std::span<const int64_t> s
 // Steps of a grid, each of which may be a launch.
 inline constexpr int64_t kMaxSteps = INT32_MAX;
 
-// The steps that the grid does at these values; 1 of a launch without. Error(kUnsupported) for fewer
-// than none and beyond kMaxSteps, Error(kFatal) where the program's arithmetic fails.
+// The steps that the grid does at these values; 1 of a launch without. Error(kUnsupported) for
+// fewer than none and beyond kMaxSteps, Error(kFatal) where the program's arithmetic fails.
 int64_t steps_of(const Launch& launch, std::span<const int64_t> symbols);
 
 // Whether a kernel, a constant, a storage or a copy of it lies on a GPU.

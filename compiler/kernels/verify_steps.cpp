@@ -27,7 +27,12 @@ const Buffer* written_by(const Stmt& s) {
     case StmtKind::kWarpLoad:
       return s.tiles.empty() ? nullptr : s.tiles[0].buffer.get();
     case StmtKind::kAsyncCopy:
+    case StmtKind::kTensorCopy:
       return s.to_buffer.get();
+    // Its phases go on: one that is made ahead of the steps has others in a launch for each step.
+    case StmtKind::kSignalInit:
+    case StmtKind::kSignalArrive:
+      return s.buffer.get();
     default:
       return nullptr;
   }

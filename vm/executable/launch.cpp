@@ -36,7 +36,13 @@ std::array<uint32_t, 3> grid_of(const Launch& launch, std::span<const int64_t> s
 }
 
 int64_t steps_of(const Launch& launch, std::span<const int64_t> symbols) {
-  return launch.steps ? launch.steps->evaluate1(symbols) : 1;
+  if (!launch.steps) return 1;
+  const int64_t steps = launch.steps->evaluate1(symbols);
+  if (steps < 0 || steps > kMaxSteps)
+    throw Error(Status::kUnsupported, "",
+                fmt::format("its grid would do {} steps, 0 to {} are possible", steps, kMaxSteps),
+                "use smaller inputs, or compile the model for the CPU");
+  return steps;
 }
 
 bool uses_gpu(const Executable& e) {

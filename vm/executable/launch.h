@@ -19,8 +19,11 @@ inline constexpr std::array<int64_t, 3> kMaxGrid = {INT32_MAX, 65535, 65535};
 // Error(kFatal) where the programs' arithmetic fails.
 std::array<uint32_t, 3> grid_of(const Launch& launch, std::span<const int64_t> symbols);
 
-// The steps that the grid does at these values; 1 of a launch without. Error(kFatal) where the
-// program's arithmetic fails.
+// Steps of a grid, each of which may be a launch.
+inline constexpr int64_t kMaxSteps = INT32_MAX;
+
+// The steps that the grid does at these values; 1 of a launch without. Error(kUnsupported) for
+// fewer than none and beyond kMaxSteps, Error(kFatal) where the program's arithmetic fails.
 int64_t steps_of(const Launch& launch, std::span<const int64_t> symbols);
 
 // Whether a kernel, a constant, a storage or a copy of it lies on a GPU.

@@ -21,7 +21,7 @@ struct Extent {
   std::array<uint32_t, 3> grid{};
   int64_t steps = 1;
 
-  bool empty() const { return grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || steps <= 0; }
+  bool empty() const { return grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || steps == 0; }
   int64_t blocks() const { return int64_t{grid[0]} * grid[1] * grid[2]; }
 };
 Extent extent_of(const PreparedKernel& k, const exec::Launch& launch,
@@ -79,8 +79,15 @@ void GpuLaunches::prepare(CudaDevice& device) {
   since_ = std::move(since);
   device_ = &device;
   if (!steps) return;
-  meeting_ = device.allocate(kMeetingBytes);
-  if (meeting_) device.clear(meeting_, kMeetingBytes);
+  void* const meeting = device.allocate(kMeetingBytes);
+  if (!meeting) return;
+  try {
+    device.clear(meeting, kMeetingBytes);
+  } catch (...) {  // blocks that met there would wait for ever
+    device.free(meeting, kMeetingBytes);
+    throw;
+  }
+  meeting_ = meeting;
 }
 
 void GpuLaunches::note(uint32_t index, std::span<const int64_t> symbols) {
@@ -191,6 +198,8 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
   const Extent extent = extent_of(k, launch, symbols);
   KernelCallResult done{target->implementation, static_cast<int32_t>(launch.threads)};
   if (extent.empty()) return done;
+  // As much, however the device does them.
+  if (extent.steps > 1) frame->meter.charge(static_cast<uint64_t>(extent.steps) - 1);
 
   void* space = nullptr;
   if (k.uses_scratch) {
@@ -223,6 +232,7 @@ KernelCallResult GpuLaunches::launch(uint32_t index, std::span<const Value> argu
   const auto each_step = [&](const auto& start) {
     if (!launch.steps) return start();
     for (int64_t i = 0; i < extent.steps; ++i) {
+      frame->meter.poll();  // a launch waits where the device has very many ahead of it
       step[0] = static_cast<uint64_t>(i);
       step[1] = static_cast<uint64_t>(i) + 1;
       start();

@@ -468,6 +468,7 @@ std::string contract_fault(const onednn::Library& library, const VendorCall& cal
   if (call.y >= t.size() || t[call.y]->access != Access::kOut) return "it writes what is no output";
   if (call.x == call.w) return "rows and weights are one tensor";
   if (call.transpose_x || call.transpose_w) return "it takes no transposed operands";
+  if (call.tf32 || call.attention) return "it takes what a GPU's library computes";
   if (call.image && call.image->channels_first && call.image->groups != 1)
     return "images NCHW have one group";
   for (size_t i = 0; i < t.size(); ++i)

@@ -232,6 +232,15 @@ TEST_F(VerifySteps, WhatStandsAheadIsOfTheBlockAlone) {
               HasSubstr("z is read ahead"));
 }
 
+// In one launch their phases would go on from step to step, and else begin anew.
+TEST_F(VerifySteps, SignalsOfStepsAreMadeInThem) {
+  const BufferRef signals = k.shared("signals", DType::kU64, 1);
+  const auto first = [](StmtRef s) { return if_then(eq(thread, 0), std::move(s)); };
+  EXPECT_THAT(
+      fault({first(signal_init(signals, 0, 1)), steps(n, {first(signal_arrive(signals, 0, 0))})}),
+      HasSubstr("a step writes signals"));
+}
+
 TEST_F(VerifySteps, NobodyLeavesThem) {
   EXPECT_THAT(fault({steps(n, {check(lt(0, n), "empty")})}),
               HasSubstr("the other blocks would wait"));

@@ -66,6 +66,14 @@ TEST(Launch, StepsFollowTheSymbols) {
   EXPECT_EQ(steps_of(l, std::vector<int64_t>{0}), 1);
   EXPECT_EQ(steps_of(l, std::vector<int64_t>{6}), 7);
   EXPECT_THROW(steps_of(l, std::vector<int64_t>{INT64_MAX}), Error);
+  EXPECT_EQ(steps_of(l, std::vector<int64_t>{-1}), 0);
+  EXPECT_EQ(steps_of(l, std::vector<int64_t>{kMaxSteps - 1}), kMaxSteps);
+  for (const int64_t symbol : {int64_t{-2}, kMaxSteps, int64_t{1} << 60}) try {
+      steps_of(l, std::vector<int64_t>{symbol});
+      ADD_FAILURE() << symbol;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kUnsupported) << e.what();
+    }
 }
 
 // A constant, a storage, a copy and a kernel of a GPU.

@@ -118,6 +118,21 @@ TEST_F(GpuSteps, AreOneKernelOfTheProfile) {
   EXPECT_EQ(launches(), 5);
 }
 
+// As much of it, whether they are launched together or apart.
+TEST_F(GpuSteps, AreCountedAgainstTheFuel) {
+  for (const int grid : {8, 1000}) {
+    SessionOptions options;
+    options.fuel = 200;
+    load(with_grid(grid), options);
+    check(20);
+    const int before = together() + launches();
+    EXPECT_THAT(failure({{{400}, std::vector<float>(400, 1)}}, Status::kExhausted),
+                ::testing::HasSubstr("instructions"));
+    EXPECT_EQ(together() + launches(), before);
+    check(20);
+  }
+}
+
 TEST_F(GpuSteps, AFaultNamesTheKernel) {
   load(with_grid(8));
   driver().fail("cuLaunchCooperativeKernel", 1, 719);

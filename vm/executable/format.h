@@ -77,13 +77,13 @@ enum class Section : uint32_t {
   kProvenance = 8,
   kConstantData = 9,
   kImageData = 10,
-  kPortable = 11,   // portable kernels; required if a kernel has nothing else
-  kTypes = 12,      // of ports that are not tensors
-  kOptions = 13,    // of the compilation; optional
-  kGpu = 14,        // launches, and the images of GPUs; required where there is any
-  kDivisible = 15,  // implementations that are; optional
-  kGpuSteps = 16,   // of launches; required where there are any
-  kTensorMaps = 17, // of launches; required where there is any
+  kPortable = 11,    // portable kernels; required if a kernel has nothing else
+  kTypes = 12,       // of ports that are not tensors
+  kOptions = 13,     // of the compilation; optional
+  kGpu = 14,         // launches, and the images of GPUs; required where there is any
+  kDivisible = 15,   // implementations that are; optional
+  kGpuSteps = 16,    // of launches; required where there are any
+  kTensorMaps = 17,  // of launches; required where there is any
 };
 inline constexpr uint32_t kSectionCount = 17;
 inline constexpr uint32_t kRequired = 1;  // section flag

@@ -116,6 +116,35 @@ void reseal(std::vector<uint8_t>* bytes, size_t sections) {
   std::memcpy(bytes->data() + end, &hash, sizeof hash);
 }
 
+// A section of a file that has all of them, and what the reader says where a byte of it is another.
+class SectionBytes {
+ public:
+  SectionBytes(std::vector<uint8_t> file, Section section) : file_(std::move(file)) {
+    EXPECT_EQ(file_[16], kSectionCount);
+    while (file_[entry_] != static_cast<uint8_t>(section)) entry_ += kTableEntrySize;
+    std::memcpy(&offset_, file_.data() + entry_ + 8, sizeof offset_);
+    std::memcpy(&size_, file_.data() + entry_ + 16, sizeof size_);
+  }
+
+  uint64_t size() const { return size_; }
+  uint8_t flag() const { return file_[entry_ + 4]; }
+
+  std::string error_with(uint64_t at, uint8_t was, uint8_t value) const {
+    std::vector<uint8_t> bytes = file_;
+    EXPECT_EQ(bytes[offset_ + at], was);
+    bytes[offset_ + at] = value;
+    const uint64_t hash = hash64({bytes.data() + offset_, size_});
+    std::memcpy(bytes.data() + entry_ + 24, &hash, sizeof hash);
+    reseal(&bytes, kSectionCount);
+    return error_of(bytes);
+  }
+
+ private:
+  std::vector<uint8_t> file_;
+  size_t entry_ = kHeaderSize;
+  uint64_t offset_ = 0, size_ = 0;
+};
+
 TEST_F(FileFormatTest, EachFaultHasItsMessage) {
   const std::vector<uint8_t> good = serialize(sample());
   std::vector<uint8_t> text = {'#', '!', '/', 'b', 'i', 'n'};
@@ -234,26 +263,13 @@ TEST_F(FileFormatTest, DivisibleImplementationsComeBack) {
       divisible += e.kernels[k].implementations[i].divisible;
     }
   ASSERT_EQ(divisible, 1u);
-  uint32_t section = 0;
-  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kDivisible))
-    ++section;
-  const size_t entry = kHeaderSize + section * kTableEntrySize;
-  EXPECT_EQ(good[entry + 4], 0);
-  uint64_t offset, size;
-  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
-  std::memcpy(&size, good.data() + entry + 16, sizeof size);
-  ASSERT_EQ(size, 3u);  // a count, a kernel, an implementation
-  auto error_with = [&](uint64_t at, uint8_t value) {
-    std::vector<uint8_t> bytes = good;
-    bytes[offset + at] = value;
-    const uint64_t hash = hash64({bytes.data() + offset, size});
-    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
-    reseal(&bytes, kSectionCount);
-    return error_of(bytes);
-  };
-  EXPECT_THAT(error_with(0, 100), HasSubstr("number of divisible implementations is 100"));
-  EXPECT_THAT(error_with(1, 99), HasSubstr("of kernel 99 is divisible and not there"));
-  EXPECT_THAT(error_with(2, 9), HasSubstr("implementation 9 of kernel"));
+  const SectionBytes section(good, Section::kDivisible);
+  EXPECT_EQ(section.flag(), 0);
+  ASSERT_EQ(section.size(), 3u);  // a count, a kernel, an implementation
+  EXPECT_THAT(section.error_with(0, 1, 100),
+              HasSubstr("number of divisible implementations is 100"));
+  EXPECT_THAT(section.error_with(1, 0, 99), HasSubstr("of kernel 99 is divisible and not there"));
+  EXPECT_THAT(section.error_with(2, 1, 9), HasSubstr("implementation 9 of kernel"));
   for (exec::Kernel& k : e.kernels)
     for (exec::Implementation& i : k.implementations) i.divisible = false;
   EXPECT_EQ(serialize(e)[16], kSectionCount - 1);
@@ -293,61 +309,33 @@ TEST_F(FileFormatTest, OnlyFilesWithStepsHaveTheirSection) {
 // Its bytes: one launch, by the indices of its kernel and implementation, and a program.
 TEST_F(FileFormatTest, StepsAreOfLaunchesThatAreThere) {
   const std::vector<uint8_t> good = serialize(sample());
-  uint32_t section = 0;
-  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kGpuSteps))
-    ++section;
-  const size_t entry = kHeaderSize + section * kTableEntrySize;
-  EXPECT_EQ(good[entry + 4], kRequired) << "a reader that skips it would start one step";
-  uint64_t offset, size;
-  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
-  std::memcpy(&size, good.data() + entry + 16, sizeof size);
-  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
-    std::vector<uint8_t> bytes = good;
-    EXPECT_EQ(bytes[offset + at], was);
-    bytes[offset + at] = value;
-    const uint64_t hash = hash64({bytes.data() + offset, size});
-    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
-    reseal(&bytes, kSectionCount);
-    return error_of(bytes);
-  };
-  EXPECT_THAT(error_with(0, 1, 100), HasSubstr("number of launches with steps is 100"));
-  EXPECT_THAT(error_with(1, 4, 5), HasSubstr("steps of implementation 1 of kernel 5"));
-  EXPECT_THAT(error_with(1, 4, 0), HasSubstr("which has some or no launch"));
-  EXPECT_THAT(error_with(2, 1, 9), HasSubstr("steps of implementation 9 of kernel 4"));
+  const SectionBytes section(good, Section::kGpuSteps);
+  EXPECT_EQ(section.flag(), kRequired) << "a reader that skips it would start one step";
+  EXPECT_THAT(section.error_with(0, 1, 100), HasSubstr("number of launches with steps is 100"));
+  EXPECT_THAT(section.error_with(1, 4, 5), HasSubstr("steps of implementation 1 of kernel 5"));
+  EXPECT_THAT(section.error_with(1, 4, 0), HasSubstr("which has some or no launch"));
+  EXPECT_THAT(section.error_with(2, 1, 9), HasSubstr("steps of implementation 9 of kernel 4"));
 }
 
 // Its bytes: two launches, each of them with the indices of a kernel and an implementation; at the
 // end, one image with its device and two modules, each of them with a name of five letters.
 TEST_F(FileFormatTest, LaunchesAndDevicesAreOfWhatIsThere) {
   const std::vector<uint8_t> good = serialize(sample());
-  uint32_t section = 0;
-  while (good[kHeaderSize + section * kTableEntrySize] != static_cast<uint8_t>(Section::kGpu))
-    ++section;
-  const size_t entry = kHeaderSize + section * kTableEntrySize;
-  EXPECT_EQ(good[entry + 4], kRequired)
-      << "a reader that skips it would run code of another device";
-  uint64_t offset, size;
-  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
-  std::memcpy(&size, good.data() + entry + 16, sizeof size);
-  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
-    std::vector<uint8_t> bytes = good;
-    EXPECT_EQ(bytes[offset + at], was);
-    bytes[offset + at] = value;
-    const uint64_t hash = hash64({bytes.data() + offset, size});
-    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
-    reseal(&bytes, kSectionCount);
-    return error_of(bytes);
-  };
-  EXPECT_EQ(error_with(0, 2, 2), "no error");
-  EXPECT_THAT(error_with(0, 2, 100), HasSubstr("number of launches is 100"));
-  EXPECT_THAT(error_with(1, 4, 5), HasSubstr("a launch of implementation 0 of kernel 5"));
-  EXPECT_THAT(error_with(2, 0, 2), HasSubstr("a launch of implementation 2 of kernel 4"));
-  EXPECT_THAT(error_with(2, 0, 1), HasSubstr("a launch of implementation 1 of kernel 4"))
+  const SectionBytes section(good, Section::kGpu);
+  EXPECT_EQ(section.flag(), kRequired) << "a reader that skips it would run code of another device";
+  EXPECT_EQ(section.error_with(0, 2, 2), "no error");
+  EXPECT_THAT(section.error_with(0, 2, 100), HasSubstr("number of launches is 100"));
+  EXPECT_THAT(section.error_with(1, 4, 5), HasSubstr("a launch of implementation 0 of kernel 5"));
+  EXPECT_THAT(section.error_with(2, 0, 2), HasSubstr("a launch of implementation 2 of kernel 4"));
+  EXPECT_THAT(section.error_with(2, 0, 1), HasSubstr("a launch of implementation 1 of kernel 4"))
       << "the second one is of the same";
   constexpr uint64_t kModules = 2 * (1 + 5 + 2);
-  EXPECT_THAT(error_with(size - kModules - 4, 1, 9), HasSubstr("number of images is 9"));
-  EXPECT_THAT(error_with(size - kModules - 3, 2, 3), HasSubstr("the device of image 3"));
-  EXPECT_THAT(error_with(size - kModules - 1, 2, 9), HasSubstr("number of modules is 9"));
+  EXPECT_THAT(section.error_with(section.size() - kModules - 4, 1, 9),
+              HasSubstr("number of images is 9"));
+  EXPECT_THAT(section.error_with(section.size() - kModules - 3, 2, 3),
+              HasSubstr("the device of image 3"));
+  EXPECT_THAT(section.error_with(section.size() - kModules - 1, 2, 9),
+              HasSubstr("number of modules is 9"));
 }
 
 // Its bytes: one launch, the indices of its kernel and implementation, one map, of the first tensor
@@ -360,33 +348,20 @@ TEST_F(FileFormatTest, TensorMapsComeBackWithTheirLaunches) {
   EXPECT_EQ(back.kernels[4].implementations[0].launch->maps,
             e.kernels[4].implementations[0].launch->maps);
   EXPECT_TRUE(back.kernels[4].implementations[1].launch->maps.empty());
-  uint32_t section = 0;
-  while (good[kHeaderSize + section * kTableEntrySize] !=
-         static_cast<uint8_t>(Section::kTensorMaps))
-    ++section;
-  const size_t entry = kHeaderSize + section * kTableEntrySize;
-  EXPECT_EQ(good[entry + 4], kRequired) << "a reader that skips it would launch without them";
-  uint64_t offset, size;
-  std::memcpy(&offset, good.data() + entry + 8, sizeof offset);
-  std::memcpy(&size, good.data() + entry + 16, sizeof size);
-  auto error_with = [&](uint64_t at, uint8_t was, uint8_t value) {
-    std::vector<uint8_t> bytes = good;
-    EXPECT_EQ(bytes[offset + at], was);
-    bytes[offset + at] = value;
-    const uint64_t hash = hash64({bytes.data() + offset, size});
-    std::memcpy(bytes.data() + entry + 24, &hash, sizeof hash);
-    reseal(&bytes, kSectionCount);
-    return error_of(bytes);
-  };
-  EXPECT_EQ(error_with(0, 1, 1), "no error");
-  EXPECT_THAT(error_with(0, 1, 100), HasSubstr("number of launches with tensor maps is 100"));
-  EXPECT_THAT(error_with(1, 4, 9), HasSubstr("tensor maps of implementation 0 of kernel 9"));
-  EXPECT_THAT(error_with(1, 4, 0), HasSubstr("tensor maps of implementation 0 of kernel 0"))
+  const SectionBytes section(good, Section::kTensorMaps);
+  EXPECT_EQ(section.flag(), kRequired) << "a reader that skips it would launch without them";
+  EXPECT_EQ(section.error_with(0, 1, 1), "no error");
+  EXPECT_THAT(section.error_with(0, 1, 100),
+              HasSubstr("number of launches with tensor maps is 100"));
+  EXPECT_THAT(section.error_with(1, 4, 9),
+              HasSubstr("tensor maps of implementation 0 of kernel 9"));
+  EXPECT_THAT(section.error_with(1, 4, 0), HasSubstr("tensor maps of implementation 0 of kernel 0"))
       << "it has no launch";
-  EXPECT_THAT(error_with(2, 0, 7), HasSubstr("tensor maps of implementation 7 of kernel 4"));
-  EXPECT_THAT(error_with(3, 1, 0), HasSubstr("no tensor map of kernel 4"));
-  EXPECT_THAT(error_with(3, 1, 100), HasSubstr("number of tensor maps is 100"));
-  EXPECT_THAT(error_with(5, 2, 100), HasSubstr("rank of a tensor map is 100"));
+  EXPECT_THAT(section.error_with(2, 0, 7),
+              HasSubstr("tensor maps of implementation 7 of kernel 4"));
+  EXPECT_THAT(section.error_with(3, 1, 0), HasSubstr("no tensor map of kernel 4"));
+  EXPECT_THAT(section.error_with(3, 1, 100), HasSubstr("number of tensor maps is 100"));
+  EXPECT_THAT(section.error_with(5, 2, 100), HasSubstr("rank of a tensor map is 100"));
   e.kernels[4].implementations[0].launch->maps.clear();
   EXPECT_EQ(serialize(e)[16], kSectionCount - 1);
 }

@@ -124,7 +124,7 @@ void Warp::tensor_copy(const StmtCode& s, Mask mask) {
       const int64_t at = to[t] + i;
       if (at >= 0 && at < target.extent) {
         const LaunchCell& cell = target.cells[static_cast<size_t>(at)];
-        if (cell.written != 0 && cell.writer != LaunchCell::kBox &&
+        if (cell.written != 0 && cell.copies == 0 && cell.writer != LaunchCell::kBox &&
             !is_shown(cell.writer, cell.written))
           fault(t, fmt::format("a copy of a box to {}[{}], whose writer has not shown it ahead of "
                                "a barrier",

@@ -302,7 +302,7 @@ TEST_P(NarrowAttentionTest, TheBoundFindsWhatIsMissing) {
 // Few rows read keys and values as they are stored and round nothing.
 TEST_P(NarrowAttentionTest, FewRowsAreStreamedInF32) {
   for (const int64_t rows : {1, 2, 3}) {
-    const Form f{rows == 2 ? DType::kF16 : DType::kBF16, 3, 40, 20, Mask::kPerKey, 0.25, rows};
+    const Form f{rows == 2 ? DType::kF16 : DType::kBF16, 3, 24, 20, Mask::kPerKey, 0.25, rows};
     const Workload w = workload(f);
     const Template& t = *template_for(w, target_);
     EXPECT_EQ(t.name(), "attention");

@@ -35,9 +35,9 @@ class GpuLaunches {
 
   // Starts the model's kernel `index`, whose arguments are bound: its code, or a vendor's routine,
   // for which the kernel's code stands in where the library has nothing for the call or cannot do
-  // it (kUnsupported, kExhausted). Error(kUnsupported) for a grid that no GPU takes. Steps of a grid
-  // behind the first are a step each of the frame's meter. With a profiler it is told, when the launch has been waited for,
-  // how long the kernel took.
+  // it (kUnsupported, kExhausted). Error(kUnsupported) for a grid that no GPU takes. Steps of a
+  // grid behind the first are a step each of the frame's meter. With a profiler it is told, when
+  // the launch has been waited for, how long the kernel took.
   KernelCallResult launch(uint32_t index, std::span<const Value> arguments, Scratch& scratch,
                           KernelFrame* frame, Profiler* profiler);
   // Before a slice of a run, whose launches are made on one thread.

@@ -96,7 +96,8 @@ class AttentionTilesLowering {
     values_ = {thread_scratch("values", p.type, steps_ * (value_vectors_ * panel)),
                steps_ * (depth_ / kPair), 1, lanes_};
     square_ = turning_square(lanes_);
-    sums_ = thread_scratch("totals", p.result, int64_t{row_tiles_} * height_ * out_vectors_ * lanes_);
+    sums_ =
+        thread_scratch("totals", p.result, int64_t{row_tiles_} * height_ * out_vectors_ * lanes_);
     acc_ = kb::tile_buffer("acc", p.result, height_, lanes_, row_tiles_ * vectors_);
     lhs_ = kb::tile_buffer("a", p.type, height_, depth_, row_tiles_);
     rhs_ = kb::tile_buffer("b", p.type, depth_ / static_cast<int>(kPair),

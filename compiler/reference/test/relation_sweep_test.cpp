@@ -353,12 +353,12 @@ TEST(RelationSweep, EveryOperatorOnEveryShape) {
     Sweep sweep(op, seen.insert(op.relation).second);
     sweep.run();
     // Of the others, seeded attributes and shapes hardly ever fit all at once.
-    const bool rare =
-        op.name.starts_with("packed_") || op.name == "pack" || op.name == "blockwise_matmul" ||
-        op.name == "assert_shape" || op.name.find("2d") != std::string::npos ||
-        op.name.find("cell") != std::string::npos || op.name.ends_with("_steps") ||
-        op.name == "attention" ||
-        op.name == "batch_norm" || op.name == "layer_norm" || op.name.starts_with("nms");
+    const bool rare = op.name.starts_with("packed_") || op.name == "pack" ||
+                      op.name == "blockwise_matmul" || op.name == "assert_shape" ||
+                      op.name.find("2d") != std::string::npos ||
+                      op.name.find("cell") != std::string::npos || op.name.ends_with("_steps") ||
+                      op.name == "attention" || op.name == "batch_norm" ||
+                      op.name == "layer_norm" || op.name.starts_with("nms");
     if (!rare) {
       EXPECT_GT(sweep.accepted, 0) << op.name;
     }

@@ -15,7 +15,7 @@ CLASSES = ("products", "attention", "normalisation", "element-wise")
 TEMPLATES = {"dense": "products", "dense_tiles": "products", "blockwise": "products",
              "conv2d": "products", "conv2d_nhwc": "products", "conv2d_tiles": "products",
              "depthwise_nhwc": "products", "depthwise_bytes": "products", "winograd": "products",
-             "recurrent": "products",
+             "recurrent": "products", "recurrent_steps": "products",
              "attention": "attention", "attention_tiles": "attention", "batch_matmul": "attention",
              "reduce": "normalisation"}
 OTHERS = ("pool2d", "pool2d_nhwc", "scan", "elementwise")

@@ -127,7 +127,7 @@ TEST_F(GpuSteps, AreCountedAgainstTheFuel) {
     check(20);
     const int before = together() + launches();
     EXPECT_THAT(failure({{{400}, std::vector<float>(400, 1)}}, Status::kExhausted),
-                ::testing::HasSubstr("instructions"));
+                ::testing::HasSubstr("more steps than the run has fuel left"));
     EXPECT_EQ(together() + launches(), before);
     check(20);
   }

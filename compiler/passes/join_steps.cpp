@@ -124,8 +124,10 @@ class LoopMatcher {
     const Binding* cell = nullptr;
     for (const Binding& binding : b.bindings)
       if (binding.value->kind == ExprKind::kCall && !binding.value->op.empty() &&
-          steps_of_cell(binding.value->op))
-        cell = cell ? nullptr : &binding;
+          steps_of_cell(binding.value->op)) {
+        if (cell) return false;
+        cell = &binding;
+      }
     if (!cell) return false;
     ++used_;
     const Expr& call = *cell->value;

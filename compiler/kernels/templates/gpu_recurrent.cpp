@@ -20,6 +20,7 @@
 #include <functional>
 
 #include "compiler/kernels/templates/gpu.h"
+#include "compiler/kernels/templates/gpu_cell_lanes.h"
 #include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
@@ -38,16 +39,8 @@ using kir::ValueRef;
 
 namespace {
 
-constexpr int64_t kPlaces = 4;  // for a unit's gates
-
-struct Shape {
-  int64_t units, rows;  // of a block
-  int threads;
-};
-
-Shape shape_of(const Config& c) {
-  return {knob_int(c, "units"), knob_int(c, "rows"), static_cast<int>(knob_int(c, "threads"))};
-}
+using Shape = GpuCellShape;
+constexpr int64_t kPlaces = GpuCellLanes::kPlaces;
 
 std::optional<RecurrentCell> analyse(const Workload& w) {
   auto cell = recurrent_cell(w, gpu::make_gpu_frame(w));
@@ -55,28 +48,17 @@ std::optional<RecurrentCell> analyse(const Workload& w) {
   return cell;
 }
 
-// Columns of the weights that a lane reads at once: of 16 bytes, if all rows allow it.
-int64_t columns_of(const RecurrentCell& cell, int64_t units) {
-  int64_t columns = std::min<int64_t>(
-      units, gpu::kAccessBytes / static_cast<int64_t>(size_of(cell.weights->dtype)));
-  while (cell.hidden % columns != 0) columns /= 2;
-  return columns;
-}
-
 bool needs_all_resets(const RecurrentCell& cell) {
   return !cell.lstm && !cell.linear_before_reset;
 }
 
 bool fits(const RecurrentCell& cell, const Shape& s, const TargetInfo& t) {
-  if (!is_power_of_two(s.units) || !is_power_of_two(s.rows) || s.rows > 16 ||
-      !gpu::is_block(s.threads))
-    return false;
-  const int64_t columns = columns_of(cell, s.units);
+  if (!s.well_formed()) return false;
+  const int64_t columns = GpuCellLanes::columns_of(cell, s.units);
   if (kPlaces * s.units / columns > kir::kWarpLanes || columns * s.rows > 64 ||
       cell.hidden / s.units >= gpu::kMaxBlocksAcross)
     return false;
-  const int64_t warps = s.threads / kir::kWarpLanes;
-  std::vector<gpu::SharedPart> shared = {{cell.dtype, warps * s.rows * kPlaces * s.units}};
+  std::vector<gpu::SharedPart> shared = {{cell.dtype, GpuCellLanes::partial_elements(s)}};
   if (needs_all_resets(cell)) {
     shared.push_back({cell.dtype, s.rows * cell.hidden});
     shared.push_back({cell.dtype, s.rows * s.units});
@@ -93,19 +75,10 @@ std::optional<Shape> default_shape(const RecurrentCell& cell, const TargetInfo& 
   return {};
 }
 
-class StepLowering {
+class StepLowering : GpuCellLanes {
  public:
   StepLowering(const Workload& w, const RecurrentCell& cell, const Shape& s)
-      : w_(w),
-        cell_(cell),
-        s_(s),
-        columns_(columns_of(cell, s.units)),
-        depth_(cell.hidden % 4 == 0 ? 4 : 1) {
-    unit_lanes_ = s.units / columns_;
-    parts_ = kir::kWarpLanes / (kPlaces * unit_lanes_);
-    warps_ = s.threads / kir::kWarpLanes;
-    sums_ = kb::buffer("sums", Scope::kRegister, cell.dtype, s.rows, static_cast<int>(columns_));
-    partial_ = gpu::shared_buffer("partial", cell.dtype, warps_ * s.rows * kPlaces * s.units);
+      : GpuCellLanes(cell, s), w_(w), cell_(cell), depth_(cell.hidden % 4 == 0 ? 4 : 1) {
     shared_ = {partial_};
     if (needs_all_resets(cell)) {
       reset_ = gpu::shared_buffer("reset", cell.dtype, s.rows * cell.hidden);
@@ -164,10 +137,6 @@ class StepLowering {
   };
 
   static std::string row_name(int r) { return fmt::format("row{}", r); }
-  // The lane's first unit of the block's, its place for a gate, and its part of k.
-  Dim own() const { return ir::mod(gpu::thread(), unit_lanes_) * columns_; }
-  Dim place() const { return ir::mod(ir::floordiv(gpu::thread(), unit_lanes_), kPlaces); }
-  Dim part() const { return ir::floordiv(gpu::thread(), unit_lanes_ * kPlaces); }
   Dim first_row() const { return gpu::block(0) * s_.rows; }
   Dim first_unit() const { return gpu::block(1) * s_.units; }
   Dim hidden() const { return cell_.hidden; }
@@ -214,23 +183,7 @@ class StepLowering {
     for (const Below& b : where) active = kb::both(std::move(active), kb::lt(b.a, b.b));
     all.push_back(kb::if_then(std::move(active), std::move(loop)));
 
-    // Lanes a multiple of `distance` apart have the same columns.
-    for (int64_t distance = unit_lanes_ * kPlaces; distance < kir::kWarpLanes; distance *= 2)
-      for (int r = 0; r < s_.rows; ++r) {
-        const Dim other = ir::mod(gpu::lane() + distance, kir::kWarpLanes);
-        all.push_back(kb::set_reg(
-            sums_, r, kb::add(kb::reg(sums_, r), kb::shuffle(kb::reg(sums_, r), other))));
-      }
-    std::vector<StmtRef> stores;
-    for (int r = 0; r < s_.rows; ++r)
-      stores.push_back(kb::store(
-          partial_, (gpu::warp() * s_.rows + r) * (kPlaces * s_.units) + place() * s_.units + own(),
-          kb::reg(sums_, r)));
-    StmtRef store = kb::seq(std::move(stores));
-    if (parts_ > 1)
-      store = kb::if_then(kb::lt(gpu::lane(), unit_lanes_ * kPlaces), std::move(store));
-    all.push_back(std::move(store));
-    all.push_back(kb::barrier(kir::Together::kBlock));
+    fold(all);
     return kb::seq(std::move(all));
   }
 
@@ -266,15 +219,7 @@ class StepLowering {
 
   ValueRef local(const std::string& name) const { return kb::local(name, cell_.dtype, 1); }
   // The product that stands at `place`.
-  ValueRef sum(const Item& i, int64_t place) const {
-    ValueRef v;
-    for (int64_t warp = 0; warp < warps_; ++warp) {
-      const ValueRef x = kb::load(
-          partial_, (warp * s_.rows + i.r) * (kPlaces * s_.units) + place * s_.units + i.u);
-      v = v ? kb::add(v, x) : x;
-    }
-    return v;
-  }
+  ValueRef sum(const Item& i, int64_t place) const { return sum_at(i.r, place, i.u); }
   ValueRef input(const Item& i, int gate, const Dim& unit) const {
     return kb::load(cell_.gates, (i.row * cell_.gate_count + gate) * hidden() + unit);
   }
@@ -282,11 +227,6 @@ class StepLowering {
     return kb::load(cell_.bias, gate * hidden() + unit);
   }
   Dim state(const Item& i, const Dim& unit) const { return i.row * hidden() + unit; }
-
-  static void store_all(std::vector<StmtRef>& to, const std::vector<BufferRef>& buffers,
-                        const Dim& index, const ValueRef& v) {
-    for (const BufferRef& b : buffers) to.push_back(kb::store(b, index, v));
-  }
 
   StmtRef lstm_update(const Item& i) const {
     const Dim unit = first_unit() + i.u, at = state(i, unit);
@@ -345,13 +285,8 @@ class StepLowering {
 
   const Workload& w_;
   const RecurrentCell& cell_;
-  Shape s_;
-  int64_t columns_;         // of the weights, of a lane at once
-  int64_t depth_;           // rows of the weights, of a lane at once
-  int64_t unit_lanes_ = 1;  // lanes beside each other, of one gate
-  int64_t parts_ = 1;       // of k, in a warp
-  int64_t warps_ = 1;
-  BufferRef sums_, partial_, reset_, update_;
+  int64_t depth_;  // rows of the weights, of a lane at once
+  BufferRef reset_, update_;
   std::vector<BufferRef> shared_;
 };
 
@@ -364,28 +299,26 @@ bool GpuRecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const
 }
 
 std::vector<Knob> GpuRecurrentTemplate::knobs(const Workload&, const TargetInfo&) const {
-  Knob rows = int_knob("rows", {1, 2, 4, 8});
-  rows.tile = true;
-  return {int_knob("units", {4, 8, 16, 32}), std::move(rows), int_knob("threads", {128, 256, 512})};
+  return Shape::knobs();
 }
 
 bool GpuRecurrentTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
   const auto cell = analyse(w);
-  return cell && well_formed(knobs(w, t), c) && fits(*cell, shape_of(c), t);
+  return cell && well_formed(knobs(w, t), c) && fits(*cell, Shape::of(c), t);
 }
 
 Config GpuRecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto cell = analyse(w);
   const auto shape = cell ? default_shape(*cell, t) : std::nullopt;
   NIMBLE_CHECK(shape, "workload {} is not for gpu_recurrent", w.key);
-  return {{"units", shape->units}, {"rows", shape->rows}, {"threads", int64_t{shape->threads}}};
+  return shape->config();
 }
 
 Lowered GpuRecurrentTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                                     const std::string& name) const {
   const auto cell = analyse(w);
   NIMBLE_CHECK(cell && valid(w, c, t), "configuration {} of gpu_recurrent", to_json(c));
-  return gpu::one_gpu_kernel(StepLowering(w, *cell, shape_of(c)).run(name));
+  return gpu::one_gpu_kernel(StepLowering(w, *cell, Shape::of(c)).run(name));
 }
 
 }  // namespace nimble::kernels

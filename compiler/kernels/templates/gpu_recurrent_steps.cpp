@@ -21,6 +21,7 @@
 #include <algorithm>
 
 #include "compiler/kernels/templates/gpu.h"
+#include "compiler/kernels/templates/gpu_cell_lanes.h"
 #include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
@@ -39,16 +40,8 @@ using kir::ValueRef;
 
 namespace {
 
-constexpr int64_t kPlaces = 4;  // for a unit's gates
-
-struct Shape {
-  int64_t units, rows;  // of a block, and of the batch at a time
-  int threads;
-};
-
-Shape shape_of(const Config& c) {
-  return {knob_int(c, "units"), knob_int(c, "rows"), static_cast<int>(knob_int(c, "threads"))};
-}
+using Shape = GpuCellShape;
+constexpr int64_t kPlaces = GpuCellLanes::kPlaces;
 
 std::optional<RecurrentSteps> analyse(const Workload& w) {
   auto all = recurrent_steps(w, gpu::make_gpu_frame(w));
@@ -57,29 +50,18 @@ std::optional<RecurrentSteps> analyse(const Workload& w) {
   return all;
 }
 
-// Units that a lane has at once: 16 bytes of the weights, if all rows of these allow it.
-int64_t columns_of(const RecurrentSteps& all, int64_t units) {
-  int64_t columns = std::min<int64_t>(
-      units, gpu::kAccessBytes / static_cast<int64_t>(size_of(all.weights->dtype)));
-  while (all.hidden % columns != 0) columns /= 2;
-  return columns;
-}
-
 // Of a block; more than any has where it is too much to count.
 int64_t shared_bytes_of(const RecurrentSteps& all, const Shape& s) {
   constexpr int64_t kMost = 1 << 20;
   if (all.hidden > kMost / (s.rows + kPlaces * s.units)) return kMost;
-  const int64_t warps = s.threads / kir::kWarpLanes;
   return gpu::shared_bytes({{all.weights->dtype, all.hidden * all.gate_count * s.units},
                             {all.dtype, s.rows * all.hidden},
-                            {all.dtype, warps * s.rows * kPlaces * s.units}});
+                            {all.dtype, GpuCellLanes::partial_elements(s)}});
 }
 
 bool fits(const RecurrentSteps& all, const Shape& s, const TargetInfo& t) {
-  if (!is_power_of_two(s.units) || s.units > 64 || !is_power_of_two(s.rows) || s.rows > 16 ||
-      !gpu::is_block(s.threads))
-    return false;
-  const int64_t columns = columns_of(all, s.units);
+  if (!s.well_formed() || s.units > 64) return false;
+  const int64_t columns = GpuCellLanes::columns_of(all, s.units);
   return kPlaces * s.units / columns <= kir::kWarpLanes && columns * s.rows <= 64 &&
          shared_bytes_of(all, s) <= t.shared_bytes;
 }
@@ -97,19 +79,14 @@ std::optional<Shape> default_shape(const RecurrentSteps& all, const TargetInfo& 
   return {};
 }
 
-class StepsLowering {
+class StepsLowering : GpuCellLanes {
  public:
   StepsLowering(const Workload& w, const RecurrentSteps& all, const Shape& s)
-      : w_(w), all_(all), s_(s), columns_(columns_of(all, s.units)) {
-    unit_lanes_ = s.units / columns_;
-    parts_ = kir::kWarpLanes / (kPlaces * unit_lanes_);
-    warps_ = s.threads / kir::kWarpLanes;
-    sums_ = kb::buffer("sums", Scope::kRegister, all.dtype, s.rows, static_cast<int>(columns_));
+      : GpuCellLanes(all, s), w_(w), all_(all) {
     cell_ = kb::buffer("cell", Scope::kRegister, all.dtype, 1);
     weights_ =
         gpu::shared_buffer("weights", all.weights->dtype, all.hidden * all.gate_count * s.units);
     state_ = gpu::shared_buffer("state", all.dtype, s.rows * all.hidden);
-    partial_ = gpu::shared_buffer("partial", all.dtype, warps_ * s.rows * kPlaces * s.units);
   }
 
   kir::Function run(const std::string& name) {
@@ -130,10 +107,6 @@ class StepsLowering {
   Dim first_row() const { return Dim::symbol("group") * s_.rows; }  // of the batch
   Dim hidden() const { return all_.hidden; }
   Dim first_unit() const { return gpu::block() * s_.units; }
-  // The lane's first unit of the block's, its place for a gate, and its part of k.
-  Dim own() const { return ir::mod(gpu::thread(), unit_lanes_) * columns_; }
-  Dim place() const { return ir::mod(ir::floordiv(gpu::thread(), unit_lanes_), kPlaces); }
-  Dim part() const { return ir::floordiv(gpu::thread(), unit_lanes_ * kPlaces); }
   // Where a row of the batch lies in y, at this step and at the one before.
   Dim now(const Dim& row) const { return all_.row_of(step()) * all_.batch + row; }
   Dim before(const Dim& row) const { return all_.row_of(step() - 1) * all_.batch + row; }
@@ -241,23 +214,7 @@ class StepsLowering {
       loop = kb::if_then(kb::lt(place(), all_.gate_count), std::move(loop));
     all.push_back(std::move(loop));
 
-    // Lanes a multiple of `distance` apart have the same columns.
-    for (int64_t distance = unit_lanes_ * kPlaces; distance < kir::kWarpLanes; distance *= 2)
-      for (int r = 0; r < s_.rows; ++r) {
-        const Dim other = ir::mod(gpu::lane() + distance, kir::kWarpLanes);
-        all.push_back(kb::set_reg(
-            sums_, r, kb::add(kb::reg(sums_, r), kb::shuffle(kb::reg(sums_, r), other))));
-      }
-    std::vector<StmtRef> stores;
-    for (int r = 0; r < s_.rows; ++r)
-      stores.push_back(kb::store(
-          partial_, (gpu::warp() * s_.rows + r) * (kPlaces * s_.units) + place() * s_.units + own(),
-          kb::reg(sums_, r)));
-    StmtRef store = kb::seq(std::move(stores));
-    if (parts_ > 1)
-      store = kb::if_then(kb::lt(gpu::lane(), unit_lanes_ * kPlaces), std::move(store));
-    all.push_back(std::move(store));
-    all.push_back(kb::barrier(kir::Together::kBlock));
+    fold(all);
     return kb::seq(std::move(all));
   }
 
@@ -283,15 +240,7 @@ class StepsLowering {
   }
 
   ValueRef local(const std::string& name) const { return kb::local(name, all_.dtype, 1); }
-  ValueRef sum(int gate) const {
-    ValueRef v;
-    for (int64_t warp = 0; warp < warps_; ++warp) {
-      const ValueRef x = kb::load(
-          partial_, (warp * s_.rows + row()) * (kPlaces * s_.units) + gate * s_.units + unit());
-      v = v ? kb::add(v, x) : x;
-    }
-    return v;
-  }
+  ValueRef sum(int gate) const { return sum_at(row(), gate, unit()); }
   ValueRef input(int gate) const {
     return kb::load(all_.gates,
                     (now(batch_row()) * all_.gate_count + gate) * hidden() + hidden_unit());
@@ -302,10 +251,6 @@ class StepsLowering {
   static ValueRef sigmoid(ValueRef x) { return function_of("sigmoid", std::move(x)); }
   static ValueRef tanh_of(ValueRef x) { return function_of("tanh", std::move(x)); }
 
-  static void store_all(std::vector<StmtRef>& to, const std::vector<BufferRef>& buffers,
-                        const Dim& index, const ValueRef& v) {
-    for (const BufferRef& b : buffers) to.push_back(kb::store(b, index, v));
-  }
   void store_h(std::vector<StmtRef>& to, ValueRef h) const {
     to.push_back(kb::let("g_h", std::move(h)));
     store_all(to, all_.y_out, now(batch_row()) * hidden() + hidden_unit(), local("g_h"));
@@ -343,12 +288,7 @@ class StepsLowering {
 
   const Workload& w_;
   const RecurrentSteps& all_;
-  Shape s_;
-  int64_t columns_;         // of the weights, of a lane at once
-  int64_t unit_lanes_ = 1;  // lanes beside each other, of one gate
-  int64_t parts_ = 1;       // of k, in a warp
-  int64_t warps_ = 1;
-  BufferRef sums_, cell_, weights_, state_, partial_;
+  BufferRef cell_, weights_, state_;
 };
 
 }  // namespace
@@ -360,29 +300,27 @@ bool GpuRecurrentStepsTemplate::accepts(const Workload& w, const TargetInfo& t) 
 }
 
 std::vector<Knob> GpuRecurrentStepsTemplate::knobs(const Workload&, const TargetInfo&) const {
-  Knob rows = int_knob("rows", {1, 2, 4, 8});
-  rows.tile = true;
-  return {int_knob("units", {4, 8, 16, 32}), std::move(rows), int_knob("threads", {128, 256, 512})};
+  return Shape::knobs();
 }
 
 bool GpuRecurrentStepsTemplate::valid(const Workload& w, const Config& c,
                                       const TargetInfo& t) const {
   const auto all = analyse(w);
-  return all && well_formed(knobs(w, t), c) && fits(*all, shape_of(c), t);
+  return all && well_formed(knobs(w, t), c) && fits(*all, Shape::of(c), t);
 }
 
 Config GpuRecurrentStepsTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto all = analyse(w);
   const auto shape = all ? default_shape(*all, t) : std::nullopt;
   NIMBLE_CHECK(shape, "workload {} is not for gpu_recurrent_steps", w.key);
-  return {{"units", shape->units}, {"rows", shape->rows}, {"threads", int64_t{shape->threads}}};
+  return shape->config();
 }
 
 Lowered GpuRecurrentStepsTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
                                          const std::string& name) const {
   const auto all = analyse(w);
   NIMBLE_CHECK(all && valid(w, c, t), "configuration {} of gpu_recurrent_steps", to_json(c));
-  return gpu::one_gpu_kernel(StepsLowering(w, *all, shape_of(c)).run(name));
+  return gpu::one_gpu_kernel(StepsLowering(w, *all, Shape::of(c)).run(name));
 }
 
 }  // namespace nimble::kernels

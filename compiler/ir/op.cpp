@@ -254,6 +254,15 @@ Layout layout_of(const RelationContext& c, std::optional<Layout::Kind> kind) {
   return *layout;
 }
 
+void require_max_weight(const RelationContext& c) {
+  if (!c.call.attrs.contains("max_weight")) return;
+  if (dtype(c, 1) != DType::kI8) c.fail("max_weight is of weights of i8", "drop the attribute");
+  const auto most = attr<int64_t>(c.call.attrs, "max_weight");
+  if (most < 0 || most > 128)
+    c.fail(fmt::format("no i8 exceeds 128 in size, max_weight is {}", most),
+           "give the size of the largest weight, or drop the attribute");
+}
+
 namespace {
 
 // Whether q is 1 if a is: of a product of extents that is 1 every factor is.

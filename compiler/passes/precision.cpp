@@ -9,6 +9,16 @@
 #include "vm/base/printable.h"
 
 namespace nimble::passes {
+namespace {
+
+template <typename Rule>
+const Rule* find_rule(const std::vector<Rule>& rules, Precision policy, ir::Packs packs) {
+  for (const Rule& r : rules)
+    if (r.policy == policy && r.packs == packs) return &r;
+  return nullptr;
+}
+
+}  // namespace
 
 const std::vector<PrecisionInfo>& all_precisions() {
   static const std::vector<PrecisionInfo> kAll = {
@@ -36,13 +46,20 @@ Precision precision_by_name(std::string_view name) {
 
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
   static const std::vector<PrecisionRule> kRules = {
-#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums, group) \
-  {Precision::policy, ir::Packs::packs, DType::operands, DType::sums, group},
+#define NIMBLE_PRECISION_RULE(policy, packs, operands, sums) \
+  {Precision::policy, ir::Packs::packs, DType::operands, DType::sums},
 #include "compiler/passes/Precision.def"
   };
-  for (const PrecisionRule& r : kRules)
-    if (r.policy == policy && r.packs == packs) return &r;
-  return nullptr;
+  return find_rule(kRules, policy, packs);
+}
+
+const ByteRule* byte_rule_of(Precision policy, ir::Packs packs) {
+  static const std::vector<ByteRule> kRules = {
+#define NIMBLE_PRECISION_BYTES(policy, packs, group, steps, most) \
+  {Precision::policy, ir::Packs::packs, group, steps, most},
+#include "compiler/passes/Precision.def"
+  };
+  return find_rule(kRules, policy, packs);
 }
 
 const WeightRule* weight_rule_of(Precision policy, ir::Packs packs) {
@@ -51,9 +68,7 @@ const WeightRule* weight_rule_of(Precision policy, ir::Packs packs) {
   {Precision::policy, ir::Packs::packs, bits, block},
 #include "compiler/passes/Precision.def"
   };
-  for (const WeightRule& r : kRules)
-    if (r.policy == policy && r.packs == packs) return &r;
-  return nullptr;
+  return find_rule(kRules, policy, packs);
 }
 
 std::string_view attribute_of(Precision policy) {

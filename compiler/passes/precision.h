@@ -29,10 +29,18 @@ struct PrecisionRule {
   Precision policy;
   ir::Packs packs;
   DType operands, sums;
-  int64_t group;  // of integers: terms of a sum that share a scale; 0: all of them
 };
 // Null where the policy leaves such operators as they are.
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs);
+
+struct ByteRule {
+  Precision policy;
+  ir::Packs packs;
+  int64_t group;        // terms of a sum that share a scale
+  int64_t steps, most;  // of a group of a row, and of one of a column on either side of 0
+};
+// The same of operands that become whole numbers of a byte.
+const ByteRule* byte_rule_of(Precision policy, ir::Packs packs);
 
 struct WeightRule {
   Precision policy;

@@ -3,9 +3,12 @@
 // of a row of the left-hand side is found at run time, the scale of one of a column of the constant
 // right-hand side at compile time.
 //
-//   x ≈ l + s q, l = min x, s = (max x - min x) / 255 of its group, q = round((x - l) / s)  (u8)
-//   w ≈ t v,     t = max |w| / 127 of its group, v = round(w / t) in -127 … 127             (i8)
+//   x ≈ l + s q, l = min x, s = (max x - min x) / steps of its group, q = round((x - l) / s)  (u8)
+//   w ≈ t v,     t = max |w| / most of its group, v = round(w / t) in -most … most            (i8)
 //   x w ≈ Σ over groups  t (s Σ q v + l Σ v)
+//
+// Steps are 255 and `most` is 127, but for a policy that leaves room for machines to multiply bytes
+// by instructions that take no full ones.
 //
 // Rows have outliers, and most have them to one side: a range around zero would leave half of the
 // bytes unused. (Of MiniLM's embeddings it doubles the error.) The least element is a float, so
@@ -44,7 +47,7 @@ using ir::Atom;
 using ir::Dim;
 using ir::Expr;
 
-constexpr int64_t kLargest = 127, kSteps = 255;
+constexpr int64_t kLargest = 127, kSteps = 255;  // of full bytes
 // The longest rows: 255 * 127 of each element fit 31 bits, and a column's sum fits f32.
 constexpr int64_t kMostRows = 32768;
 // The least that a row's range counts as: a row of equal elements has a scale, too.
@@ -77,9 +80,9 @@ Matrix matrix_of(const Expr& product) {
   return {w, transposed, w.shape[transposed ? 1 : 0], w.shape[transposed ? 0 : 1]};
 }
 
-// In groups of so many rows, which divide k. Nothing if a weight is not finite, or if a group has
-// more than kMostRows rows.
-std::optional<QuantisedColumns> quantise_columns(const Matrix& m, int64_t group) {
+// In groups of so many rows, which divide k, to whole numbers of that size at most. Nothing if a
+// weight is not finite, or if a group has more than kMostRows rows.
+std::optional<QuantisedColumns> quantise_columns(const Matrix& m, int64_t group, int64_t most) {
   if (group > kMostRows || !m.w.all_finite()) return {};
   QuantisedColumns out;
   out.groups = m.k / group;
@@ -94,14 +97,14 @@ std::optional<QuantisedColumns> quantise_columns(const Matrix& m, int64_t group)
       for (int64_t row = first; row < end; ++row)
         extreme = std::max(extreme, std::abs(m.w.value(m.at(row, column))));
       const auto of_group = static_cast<size_t>(g * m.n + column);
-      const auto scale = static_cast<float>(extreme / kLargest);
+      const auto scale = static_cast<float>(extreme / static_cast<double>(most));
       out.scales[of_group] = scale;
       if (scale == 0) continue;  // zeros, or too small for a scale: their values are zeros
       int64_t sum = 0;
       for (int64_t row = first; row < end; ++row) {
         const int64_t at = m.at(row, column);
         const double step = std::nearbyint(m.w.value(at) / scale);
-        const auto v = static_cast<int64_t>(std::clamp<double>(step, -kLargest, kLargest));
+        const auto v = std::clamp(static_cast<int64_t>(step), -most, most);
         values[static_cast<size_t>(at)] = static_cast<int8_t>(v);
         sum += v;
       }
@@ -112,7 +115,7 @@ std::optional<QuantisedColumns> quantise_columns(const Matrix& m, int64_t group)
 }
 
 // How many terms of a sum of k have scales of their own; 0: all of them have the same.
-int64_t group_of(const PrecisionRule& rule, int64_t k) {
+int64_t group_of(const ByteRule& rule, int64_t k) {
   for (const int64_t group : {rule.group, rule.group / 2})
     if (group > 0 && k % group == 0 && group % ir::Groupwise::kUnit == 0)
       return group < k ? group : 0;
@@ -120,8 +123,8 @@ int64_t group_of(const PrecisionRule& rule, int64_t k) {
 }
 
 // The product in groups at the end of `out`. Nothing if no kernel takes it so, or as above.
-std::optional<Atom> product_in_groups(const ir::Binding& b, int64_t group, PassContext& context,
-                                      ir::BlockBuilder& out) {
+std::optional<Atom> product_in_groups(const ir::Binding& b, int64_t group, const ByteRule& rule,
+                                      PassContext& context, ir::BlockBuilder& out) {
   if (!context.packs_weights()) return {};
   const Expr& e = *b.value;
   const Matrix m = matrix_of(e);
@@ -129,16 +132,20 @@ std::optional<Atom> product_in_groups(const ir::Binding& b, int64_t group, PassC
   form.group = group;
   form.k = m.k;
   form.n = m.n;
-  form.layout = *ir::parse_layout(kernels::groupwise_layout(context.target, m.n));
-  const ir::ExprRef call =
-      ir::make_call("packed_groupwise_matmul", {},
-                    {{"group", group}, {"k", m.k}, {"n", m.n}, {"layout", form.layout.str()}});
+  form.steps = rule.steps;
+  form.most = rule.most;
+  form.layout =
+      *ir::parse_layout(kernels::groupwise_layout(context.target, m.n, form.most_beside_bytes()));
+  ir::Attrs attrs = {{"group", group}, {"k", m.k}, {"n", m.n}, {"layout", form.layout.str()}};
+  if (rule.steps != kSteps) attrs["steps"] = rule.steps;
+  if (rule.most != kLargest) attrs["max_weight"] = rule.most;
+  const ir::ExprRef call = ir::make_call("packed_groupwise_matmul", {}, std::move(attrs));
   const ir::Type weights = ir::tensor_type(form.layout.packed_dims(m.k, m.n), DType::kI8);
   const ir::Type by_group = ir::tensor_type({form.groups(), form.stored()}, DType::kF32);
   if (!has_kernel(*call, {ir::type_of(e.args[0]), weights, by_group, by_group}, b.var->type,
                   context.target, context))
     return {};
-  const auto columns = quantise_columns(m, group);
+  const auto columns = quantise_columns(m, group, rule.most);
   if (!columns) return {};
   // Filled up to whole panels, as the weights are.
   const std::vector<int64_t> shape = {form.groups(), form.stored()};
@@ -165,7 +172,7 @@ std::optional<Atom> product_in_groups(const ir::Binding& b, int64_t group, PassC
 std::optional<Atom> quantised_product(const ir::Binding& b, ir::BlockBuilder& out) {
   const Expr& e = *b.value;
   const Matrix m = matrix_of(e);
-  const auto columns = quantise_columns(m, m.k);
+  const auto columns = quantise_columns(m, m.k, kLargest);
   if (!columns) return {};
   const auto by_column = [&](const std::vector<float>& v) {
     return Atom::of(ir::Tensor::of<float>(DType::kF32, {m.n}, v));
@@ -211,12 +218,11 @@ ir::Module quantise_products(const ir::Module& m, PassContext& context) {
   return rewrite_module(m, [&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
     const Expr& e = *b.value;
     if (e.kind != ir::ExprKind::kCall) return std::nullopt;
-    const PrecisionRule* rule = rule_of(context.precision, ir::traits_of(e).packs);
-    if (!rule || rule->operands != DType::kI8 || !is_packable_product(e, DType::kF32, DType::kF32))
-      return std::nullopt;
+    const ByteRule* rule = byte_rule_of(context.precision, ir::traits_of(e).packs);
+    if (!rule || !is_packable_product(e, DType::kF32, DType::kF32)) return std::nullopt;
     std::optional<Atom> y;
     if (const int64_t group = group_of(*rule, matrix_of(e).k))
-      y = product_in_groups(b, group, context, o);
+      y = product_in_groups(b, group, *rule, context, o);
     if (!y) y = quantised_product(b, o);
     if (y) context.count("quantise-products.products");
     return y;

@@ -201,7 +201,7 @@ class Narrowing {
     const Expr& e = *b.value;
     const ir::Packs packs = ir::traits_of(e).packs;
     const PrecisionRule* rule = rule_of(context_.precision, packs);
-    if (!rule || !is_float(rule->operands)) return nullptr;
+    if (!rule) return nullptr;
     if (packs == ir::Packs::kFilters && !context_.packs_weights())
       return is_convolved(b, *rule) ? rule : nullptr;
     const std::optional<Matrix> m = matrix_of(e, rule->sums);

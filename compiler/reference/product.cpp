@@ -149,11 +149,12 @@ std::vector<Array> blockwise_matmul(const OpCall& c) {
   return {y};
 }
 
-// A group of a row of x, rounded to bytes: in f32, as the kernels do it.
+// A group of a row of x, rounded to so many steps: in f32, as the kernels do it.
 struct RoundedGroup {
   float step = 0, least = 0;
 };
-RoundedGroup round_group(const double* x, int64_t count, int64_t* out) {
+RoundedGroup round_group(const double* x, int64_t count, int64_t whole_steps, int64_t* out) {
+  const auto steps = static_cast<float>(whole_steps);
   auto most = static_cast<float>(x[0]), least = most;
   float poison = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -163,15 +164,16 @@ RoundedGroup round_group(const double* x, int64_t count, int64_t* out) {
     poison += v * 0;  // NaN if anything is no finite number
   }
   const float range = std::max(most - least, ir::Groupwise::kLeastRange);
-  const float inverse = ir::Groupwise::kSteps / range;
+  const float inverse = steps / range;
   for (int64_t i = 0; i < count; ++i) {
     const float q = std::nearbyint((static_cast<float>(x[i]) - least) * inverse);
-    out[i] = q > 0 ? static_cast<int64_t>(std::min(q, ir::Groupwise::kSteps)) : 0;
+    out[i] = q > 0 ? static_cast<int64_t>(std::min(q, steps)) : 0;
   }
-  return {range * (1 / ir::Groupwise::kSteps) + poison, least};
+  return {range * (1 / steps) + poison, least};
 }
 
 std::vector<Array> packed_groupwise_matmul(const OpCall& c) {
+  require_max_weight(c);
   Array y = c.result();
   const Array &x = c.in[0], &w = c.in[1], &scales = c.in[2], &sums = c.in[3];
   const ir::Groupwise form = ir::groupwise_of(c.e.attrs);
@@ -179,7 +181,8 @@ std::vector<Array> packed_groupwise_matmul(const OpCall& c) {
   for (int64_t r = 0; r < y.size() / form.n; ++r)
     for (int64_t g = 0; g < form.groups(); ++g) {
       const int64_t first = g * form.group;
-      const RoundedGroup by = round_group(x.f.data() + r * form.k + first, form.group, q.data());
+      const RoundedGroup by =
+          round_group(x.f.data() + r * form.k + first, form.group, form.steps, q.data());
       for (int64_t column = 0; column < form.n; ++column) {
         int64_t sum = 0;
         for (int64_t i = 0; i < form.group; ++i)

@@ -60,6 +60,7 @@ NIMBLE = {
     "nimble_default": System("nimble", "nimble, default schedules", "#CC79A7"),
     "nimble_bf16": System("nimble", "nimble bf16", "#D55E00", line="--"),
     "nimble_int8": System("nimble", "nimble int8", "#D55E00", line=":"),
+    "nimble_int8_reduced": System("nimble", "nimble int8-reduced", "#D55E00", line=":"),
     "nimble_winograd_2": System("nimble", "nimble, tiles of 2 × 2", "#009E73", line="-."),
     "nimble_winograd_4": System("nimble", "nimble, tiles of 4 × 4", "#0072B2", line="-."),
     "nimble_loop": System("nimble", "nimble (loop in text IR)", "#CC79A7"),

@@ -4,10 +4,11 @@
 
 Every linear layer of the model of an experiment (minilm) is computed in f64 on operands that were
 rounded to 8 bits; all else is f64, too. Prints a table of relative errors in the Euclidean norm
-against the model in f64. --precision int8 rounds as its first row does; docs/running.md has the
-figures.
+against the model in f64. --precision int8 rounds as its first row does, int8-reduced as its third;
+docs/running.md has the figures.
 """
 
+import functools
 import sys
 
 import numpy as np
@@ -21,19 +22,19 @@ def groups_of(x, group):
     return x.reshape(*x.shape[:-1], -1, group or x.shape[-1])
 
 
-def over_range(x, group):
-    """Rounds each group of a row of x, (…, k), to 255 steps between its least and its largest
+def over_range(x, group, steps=255):
+    """Rounds each group of a row of x, (…, k), to so many steps between its least and its largest
     element."""
     parts = groups_of(x, group)
     least, most = parts.min(-1, keepdims=True), parts.max(-1, keepdims=True)
-    step = np.maximum(most - least, LEAST_RANGE) / 255
+    step = np.maximum(most - least, LEAST_RANGE) / steps
     return (least + step * np.rint((parts - least) / step)).reshape(x.shape)
 
 
-def around_zero(x, group):
-    """Rounds each group of a row of x, (…, k), to 127 steps on either side of 0."""
+def around_zero(x, group, steps=127):
+    """Rounds each group of a row of x, (…, k), to so many steps on either side of 0."""
     parts = groups_of(x, group)
-    step = np.maximum(np.abs(parts).max(-1, keepdims=True), LEAST_RANGE) / 127
+    step = np.maximum(np.abs(parts).max(-1, keepdims=True), LEAST_RANGE) / steps
     return (step * np.rint(parts / step)).reshape(x.shape)
 
 
@@ -41,10 +42,16 @@ def exact(x, group):
     return x
 
 
+def reduced(rounding, steps):
+    return functools.partial(rounding, steps=steps)
+
+
 # What is said of the rows and of the weights, how each is rounded, and the terms of a group.
 ROWS = (
     ("128", over_range, 128, "128", around_zero, 128),
     ("64", over_range, 64, "64", around_zero, 64),
+    ("64, 181 steps", reduced(over_range, 181), 64, "64, ± 90", reduced(around_zero, 90), 64),
+    ("64", over_range, 64, "64, ± 64", reduced(around_zero, 64), 64),
     ("128", over_range, 128, "column", around_zero, 0),
     ("64", over_range, 64, "column", around_zero, 0),
     ("exact", exact, 0, "column", around_zero, 0),

@@ -3,13 +3,13 @@
 from experiments.harness.report import systems_of
 from experiments.harness.systems import ALL
 from experiments.precision.accuracy import worst_ratio
-from experiments.precision.models import BF16, F32_ROUNDOFF, INT8
+from experiments.precision.models import F32_ROUNDOFF, PRECISIONS
 from experiments.studies.output import bar_line, make_bar, markdown_table, percent
 
 AGREEMENT = ("Results are compared with PyTorch's in f64: those of systems in f32 within "
              "{tolerance:g}, those in a narrower type within what PyTorch's f32 is wrong by at that "
              "length, times the quotient of both types' roundoffs (" + ", ".join(
-                 f"{one.name}: {one.roundoff / F32_ROUNDOFF:,.0f}" for one in (BF16, INT8))
+                 f"{one.name}: {one.roundoff / F32_ROUNDOFF:,.0f}" for one in PRECISIONS)
              + "), the largest error and the relative one alike.")
 
 

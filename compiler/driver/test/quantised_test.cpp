@@ -175,6 +175,45 @@ TEST(QuantisedKernels, RoundRowsGroupByGroup) {
   }
 }
 
+// Every policy that rounds to bytes comes near f32, as near as its steps say.
+TEST(QuantisedKernels, RangesOfBytesDecideTheError) {
+  const int64_t k = 256, n = 20, rows = 9;
+  std::vector<float> weights, values;
+  for (int64_t i = 0; i < k * n; ++i) weights.push_back(std::sin(static_cast<float>(i)));
+  for (int64_t i = 0; i < rows * k; ++i) values.push_back(std::cos(static_cast<float>(i * i)));
+  const ir::VarRef x = ir::make_var("x", ir::tensor_type({ir::Dim::symbol("s"), k}, DType::kF32));
+  ir::BlockBuilder body;
+  const ir::VarRef y = body.call(
+      "matmul", {ir::Atom(x), ir::Atom::of(ir::Tensor::of(DType::kF32, {k, n}, weights))}, {}, "y");
+  ir::Module m;
+  m.set("main", ir::make_function_of({x}, body.finish(y)));
+  const ir::TensorRef in = ir::Tensor::of(DType::kF32, {rows, k}, values);
+  for (const passes::Precision policy :
+       {passes::Precision::kInt8, passes::Precision::kInt8Reduced}) {
+    const passes::ByteRule& rule = *passes::byte_rule_of(policy, ir::Packs::kMatrix);
+    for (const Configuration& c : ways_to_compile(policy)) {
+      SCOPED_TRACE(c.name);
+      Compiled model(m, c);
+      const ir::TensorRef out = model.run("main", {in}).at(0);
+      double most = 0;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t column = 0; column < n; ++column) {
+          double sum = 0;
+          for (int64_t i = 0; i < k; ++i)
+            sum += double{values[static_cast<size_t>(r * k + i)]} *
+                   weights[static_cast<size_t>(i * n + column)];
+          most = std::max(most, std::abs(out->value(r * n + column) - sum));
+        }
+      // Operands are within -1 … 1: a term is off by half a step of each at most, and terms never
+      // all one way.
+      const double steps =
+          1.0 / static_cast<double>(rule.steps) + 0.5 / static_cast<double>(rule.most);
+      EXPECT_LE(most, static_cast<double>(k) * steps / 4);
+      EXPECT_GE(most, std::sqrt(static_cast<double>(k)) * steps / 4) << "nothing was rounded";
+    }
+  }
+}
+
 // Where there is one group, a row is scanned and quantised by one kernel.
 TEST(QuantisedKernels, ScanAndQuantiseRowsAtOnce) {
   const int64_t k = 48, n = 20;

@@ -21,6 +21,10 @@ Groupwise checked_groupwise(const RelationContext& c) {
   if (k % group != 0)
     c.fail(fmt::format("{} elements are no whole groups of {}", k, group),
            "use a group that divides k");
+  const auto steps = attr_or(c.call.attrs, "steps", Groupwise::kSteps);
+  if (steps < 1 || steps > Groupwise::kSteps)
+    c.fail(fmt::format("{} steps", steps),
+           fmt::format("use 1 to {}, which bytes hold", Groupwise::kSteps));
   const Layout layout = layout_of(c, Layout::Kind::kPanel);
   if (layout.group != Groupwise::kByteRows && layout.group != Groupwise::kI16Rows)
     c.fail(fmt::format("layout {} of bytes", layout.str()),
@@ -42,6 +46,7 @@ RelationResult relate_packed_groupwise_matmul(RelationContext& c) {
   require_dtype(c, 0, DType::kF32);
   require_rank_at_least(c, 0, 1);
   require_dtype(c, 1, DType::kI8);
+  require_max_weight(c);
   require_dtype(c, 2, DType::kF32);
   require_dtype(c, 3, DType::kF32);
   Dims out = dims(c, 0);

@@ -25,16 +25,6 @@ const Ints& ints(const RelationContext& c, const char* name, size_t count, int64
   return v;
 }
 
-// What a product promises of its packed weights, if it does.
-void require_max_weight(const RelationContext& c) {
-  if (!c.call.attrs.contains("max_weight")) return;
-  if (dtype(c, 1) != DType::kI8) c.fail("max_weight is of weights of i8", "drop the attribute");
-  const auto most = attr<int64_t>(c.call.attrs, "max_weight");
-  if (most < 0 || most > 128)
-    c.fail(fmt::format("no i8 exceeds 128 in size, max_weight is {}", most),
-           "give the size of the largest weight, or drop the attribute");
-}
-
 ImageLayout checked_image_layout(const RelationContext& c) {
   const auto text = attr_or<std::string>(c.call.attrs, "layout", "nchw");
   const auto layout = parse_image_layout(text);

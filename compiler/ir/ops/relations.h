@@ -40,6 +40,9 @@ void require_index(const RelationContext& c, size_t input);
 // The attribute `layout`; where `kind` is given, of that kind.
 Layout layout_of(const RelationContext& c, std::optional<Layout::Kind> kind = {});
 
+// What a product promises of its packed weights, operand 1, if it does (`max_weight`).
+void require_max_weight(const RelationContext& c);
+
 // numpy broadcasting. A symbol against a constant d > 1 gives d, with a check that the symbol
 // is 1 or d; two different symbols give broadcast(n, m), whose evaluation is the check.
 Dim broadcast_dims(RelationContext& c, const Dim& a, const Dim& b, const std::string& what);

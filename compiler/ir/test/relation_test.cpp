@@ -539,6 +539,12 @@ TEST(Relation, GroupsOfBytesHaveTheFormThatTheyState) {
     EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("k", extent)).refused) << extent;
     EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("n", extent)).refused) << extent;
   }
+  for (const int64_t steps : {1, 181, 255})
+    EXPECT_FALSE(relate("packed_groupwise_matmul", stated, with("steps", steps)).refused) << steps;
+  for (const int64_t steps : {0, -1, 256})
+    EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("steps", steps)).refused) << steps;
+  EXPECT_FALSE(relate("packed_groupwise_matmul", stated, with("max_weight", int64_t{90})).refused);
+  EXPECT_TRUE(relate("packed_groupwise_matmul", stated, with("max_weight", int64_t{129})).refused);
   for (const char* layout : {"panel48", "panel48x8", "panel32x4", "gate16", "rows"})
     EXPECT_TRUE(
         relate("packed_groupwise_matmul", stated, with("layout", std::string(layout))).refused)

@@ -80,10 +80,10 @@ std::string dense_layout(const TargetInfo& t, DType weights, int64_t n) {
   return dense_layout(t, rows_type(t, weights), weights, n);
 }
 
-std::string groupwise_layout(const TargetInfo& t, int64_t n) {
+std::string groupwise_layout(const TargetInfo& t, int64_t n, int64_t most) {
   const kir::Fragment bytes = *fragment_of(DType::kI8);
-  const std::string layout = dense_layout(t, DType::kI8, n);
-  if (tile_fragment_of(t, DType::kI8) || multiplying_fragment(t, bytes)) return layout;
+  const std::string layout = dense_layout(t, kir::row_of(bytes).a, DType::kI8, n, most);
+  if (tile_fragment_of(t, DType::kI8) || multiplying_fragment(t, bytes, most)) return layout;
   ir::Layout widened = *ir::parse_layout(layout);
   widened.group = group_of(fragments_for(bytes).back());
   return widened.str();
@@ -127,7 +127,7 @@ std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
   Product p;
   static_cast<PackedMatmul&>(p) = std::move(*matmul);
   if (p.rounded) {
-    p.fragment = RoundedRows::fragment_of(p.layout);
+    p.fragment = RoundedRows::fragment_of(t, p.rounded->form);
   } else if (p.lhs->dtype != p.dtype || p.rhs->dtype != p.dtype) {
     p.fragment = fragment_of_groups(p.lhs->dtype, p.rhs->dtype, p.dtype, p.layout.group);
     if (!p.fragment &&

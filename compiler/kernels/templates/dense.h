@@ -22,9 +22,9 @@ std::string dense_layout(const TargetInfo& t, DType weights, int64_t n);
 // instruction takes bytes, in groups of two rows, which are multiplied as i16. Other products'
 // bytes stay in groups of four where none takes pairs of i16 either (plain aarch64, portable): rows
 // that come as bytes would have to be widened for pairs, which rounded rows need not be, for they
-// are made in either type. Such weights fill their bytes (-127 to 127) and so keep no fragment's
-// bound: within 64 their steps would be twice as wide.
-std::string groupwise_layout(const TargetInfo& t, int64_t n);
+// are made in either type. `most` is that of bytes beside which full rows have sums as large as
+// theirs (Groupwise::most_beside_bytes).
+std::string groupwise_layout(const TargetInfo& t, int64_t n, int64_t most = kir::kAnyWeight);
 // The element type that rows should have for products with packed weights of a type: what the
 // weights' fragment takes, else that of the sums, even of weights that are converted as they are
 // loaded. A row's elements are loaded one by one, each as often as there are panels. So it is of

@@ -29,8 +29,7 @@ std::optional<PackedMatmul> analyse_packed_matmul(const Workload& w, const Targe
   const kir::BufferRef scales = parameter_buffer(w, p.frame, call.args[2]);
   const kir::BufferRef sums = parameter_buffer(w, p.frame, call.args[3]);
   if (!scales || !sums || has_index(w)) return {};
-  p.rounded = RoundedRows::of(ir::groupwise_of(call.attrs), p.rows, p.lhs, scales, sums,
-                              lanes_of(t, DType::kF32));
+  p.rounded = RoundedRows::of(ir::groupwise_of(call.attrs), p.rows, p.lhs, scales, sums, t);
   p.lhs = p.rounded->values;
   p.dtype = DType::kI32;
   return p;

@@ -23,23 +23,25 @@ constexpr int kMost = 0, kLeast = 1, kPoison = 2;
 
 }  // namespace
 
-std::optional<kir::Fragment> RoundedRows::fragment_of(const ir::Layout& layout) {
-  return fragment_of_groups(DType::kU8, DType::kI8, DType::kI32, layout.group);
+std::optional<kir::Fragment> RoundedRows::fragment_of(const TargetInfo& t,
+                                                      const ir::Groupwise& form) {
+  const auto own = fragment_of_groups(DType::kU8, DType::kI8, DType::kI32, form.layout.group);
+  return own ? std::optional(fragment_within(t, *own, form.most_beside_bytes())) : std::nullopt;
 }
 
 RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRef x,
-                            BufferRef scales, BufferRef sums, int lanes) {
+                            BufferRef scales, BufferRef sums, const TargetInfo& t) {
   RoundedRows r;
   r.form = form;
   r.rows = rows;
   r.x = std::move(x);
   r.scales = std::move(scales);
   r.sums = std::move(sums);
-  r.values = shared_scratch("row_values", kir::row_of(*fragment_of(form.layout)).a, rows * form.k);
+  r.values = shared_scratch("row_values", kir::row_of(*fragment_of(t, form)).a, rows * form.k);
   r.steps = shared_scratch("row_steps", DType::kF32, rows * form.groups());
   r.least = shared_scratch("row_least", DType::kF32, rows * form.groups());
-  r.extremes = kb::buffer("extremes", Scope::kRegister, DType::kF32, 3, lanes);
-  r.lanes = lanes;
+  r.lanes = lanes_of(t, DType::kF32);
+  r.extremes = kb::buffer("extremes", Scope::kRegister, DType::kF32, 3, r.lanes);
   return r;
 }
 
@@ -47,6 +49,7 @@ RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRe
 std::vector<StmtRef> RoundedRows::round() const {
   const Dim item = Dim::symbol("x_g"), i = Dim::symbol("x_i"), j = Dim::symbol("x_j");
   const Dim first = item * form.group;
+  const auto whole = static_cast<float>(form.steps);
   const auto constant = [](double v, int width) { return kb::number(DType::kF32, v, width); };
   const auto scalar = [](const char* name) { return kb::local(name, DType::kF32, 1); };
   const auto wide = [&](const char* name) { return kb::broadcast(scalar(name), lanes); };
@@ -64,7 +67,7 @@ std::vector<StmtRef> RoundedRows::round() const {
   const ValueRef steps_up = kb::mul(kb::sub(element, wide("x_least")), wide("x_inverse"));
   // Clipped, for what is converted in no time then, and for NaNs.
   const ValueRef clipped =
-      kb::min(constant(ir::Groupwise::kSteps, lanes),
+      kb::min(constant(whole, lanes),
               kb::max(constant(0, lanes), kb::unary(kir::UnaryOp::kRound, steps_up)));
   StmtRef quantise = kb::seq({kb::let("x_v", kb::load(x, first + j, lanes)),
                               kb::store(values, first + j, kb::cast(values->dtype, clipped))});
@@ -81,10 +84,9 @@ std::vector<StmtRef> RoundedRows::round() const {
       kb::let("x_poison", reduced(BinaryOp::kAdd, kPoison)),
       kb::let("x_range", kb::max(kb::sub(scalar("x_most"), scalar("x_least")),
                                  constant(ir::Groupwise::kLeastRange, 1))),
-      kb::let("x_inverse", kb::div(constant(ir::Groupwise::kSteps, 1), scalar("x_range"))),
+      kb::let("x_inverse", kb::div(constant(whole, 1), scalar("x_range"))),
       kb::store(steps, item,
-                kb::add(kb::mul(scalar("x_range"), constant(1 / ir::Groupwise::kSteps, 1)),
-                        scalar("x_poison"))),
+                kb::add(kb::mul(scalar("x_range"), constant(1 / whole, 1)), scalar("x_poison"))),
       kb::store(least, item, scalar("x_least")),
       kb::loop(LoopKind::kSerial, "x_j", 0, form.group, std::move(quantise), lanes),
   };

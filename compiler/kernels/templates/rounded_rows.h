@@ -8,6 +8,7 @@
 
 #include "compiler/ir/groupwise.h"
 #include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/target.h"
 
 namespace nimble::kernels {
 
@@ -21,13 +22,13 @@ struct RoundedRows {
   kir::BufferRef extremes;  // registers of a group: what is largest, what is least, any NaN
   int lanes = 1;            // that are rounded at a time
 
-  // What multiplies the rows with weights of a layout: bytes with groups of four, or i16 with
-  // pairs, which the weights become as they are loaded. Nothing if the layout has other groups. No
-  // fragment with a bound: these weights fill their bytes (groupwise_layout).
-  static std::optional<kir::Fragment> fragment_of(const ir::Layout& layout);
+  // What multiplies the rows on a target with weights as they lie: bytes with groups of four, or
+  // i16 with pairs, which the weights become as they are loaded. Nothing if the layout has other
+  // groups. A fragment with a bound takes bytes that both do not fill (Groupwise::steps, most).
+  static std::optional<kir::Fragment> fragment_of(const TargetInfo& t, const ir::Groupwise& form);
   // For the operands of so many rows, on vectors of so many f32.
   static RoundedRows of(const ir::Groupwise& form, const kir::Dim& rows, kir::BufferRef x,
-                        kir::BufferRef scales, kir::BufferRef sums, int lanes);
+                        kir::BufferRef scales, kir::BufferRef sums, const TargetInfo& t);
   std::vector<kir::BufferRef> scratch() const { return {values, steps, least}; }
 
   // Rounds all rows, each thread a share of their groups, and waits for the others. Nothing else of

@@ -104,7 +104,10 @@ std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights
 }
 
 kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir::Expr& call) {
-  const auto most = ir::attr_or<int64_t>(call.attrs, "max_weight", kir::kAnyWeight);
+  return fragment_within(t, own, ir::attr_or<int64_t>(call.attrs, "max_weight", kir::kAnyWeight));
+}
+
+kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t most) {
   const kir::FragmentRow& row = kir::row_of(own);
   for (const kir::Fragment f : fragments_for(own, most)) {
     const kir::FragmentRow& other = kir::row_of(f);

@@ -94,6 +94,8 @@ std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights
 // `call` promises something of its weights (max_weight), where it is faster; else `own`. It is up
 // to the target, so that a file for several levels has each multiply the same weights its way.
 kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir::Expr& call);
+// The same where no weight exceeds `most` in size.
+kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t most);
 // So many rows of a tile, or fewer where a fragment's instructions would have no registers left
 // beside operands and sums.
 int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,

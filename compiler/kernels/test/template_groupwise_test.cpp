@@ -18,19 +18,34 @@ namespace {
 struct Form {
   int64_t group, k, n;
   bool epilogue = false;
+  int64_t steps = ir::Groupwise::kSteps, most = ir::Groupwise::kAnyByte;
 };
 
-std::string layout_for(const TargetInfo& target, const Form& f) {
-  return groupwise_layout(target, f.n);
-}
-
-ir::Groupwise groupwise(const Form& f, const std::string& layout) {
+ir::Groupwise groupwise(const Form& f) {
   ir::Groupwise g;
   g.group = f.group;
   g.k = f.k;
   g.n = f.n;
+  g.steps = f.steps;
+  g.most = f.most;
+  return g;
+}
+ir::Groupwise groupwise(const Form& f, const std::string& layout) {
+  ir::Groupwise g = groupwise(f);
   g.layout = *ir::parse_layout(layout);
   return g;
+}
+
+std::string layout_for(const TargetInfo& target, const Form& f) {
+  return groupwise_layout(target, f.n, groupwise(f).most_beside_bytes());
+}
+
+// The most steps beside weights of 90 whose sums of two products fit 16 bits by the bound of full
+// bytes (64), and what exceeds it.
+Form reduced(Form f, int64_t steps = 181, int64_t most = 90) {
+  f.steps = steps;
+  f.most = most;
+  return f;
 }
 
 // A product of `m` rows, a number or a symbol, as a text.
@@ -46,8 +61,11 @@ Workload workload(const std::string& m, const Form& f, const std::string& layout
     text += fmt::format(", %b: Tensor[({0}), f32], %r: Tensor[({1}, {0}), f32]", f.n, m);
   text += fmt::format(
       ") {{ let %y = packed_groupwise_matmul(%x, %w, %s, %t) {{group = {}, k = {}, n = {}, "
-      "layout = \"{}\"}};",
+      "layout = \"{}\"",
       f.group, f.k, f.n, layout);
+  if (f.steps != ir::Groupwise::kSteps) text += fmt::format(", steps = {}", f.steps);
+  if (f.most != ir::Groupwise::kAnyByte) text += fmt::format(", max_weight = {}", f.most);
+  text += "};";
   text +=
       f.epilogue ? " let %a = add(%y, %b); let %g = relu(%a); let %e = add(%r, %g); %e }" : " %y }";
   return testing::workload_of(text);
@@ -112,6 +130,14 @@ TEST_P(GroupwiseTest, OfGroupsAndColumns) {
     check_rows(f, 6);
 }
 
+TEST_P(GroupwiseTest, OfLessThanFullBytes) {
+  for (const Form& f :
+       {reduced({64, 64, 48}), reduced({64, 192, 50, true}), reduced({128, 384, 33}),
+        reduced({512, 512, 17}), reduced({64, 128, 40}, 182), reduced({64, 128, 40}, 1, 1),
+        reduced({64, 128, 40}, 255, 64)})
+    check_rows(f, 4);
+}
+
 TEST_P(GroupwiseTest, WithBiasActivationAndResidual) {
   check_rows(Form{64, 192, 50, true}, 6);
   check_rows(Form{128, 256, 40, true}, 6);
@@ -138,6 +164,29 @@ TEST(Groupwise, LayoutIsThatOfTheInstructions) {
   EXPECT_EQ(layout("x86-64-v3"), "panel16x2");
   EXPECT_EQ(layout("x86-64-v4"), "panel48x2");
   EXPECT_EQ(layout("x86-64-v4-vnni"), "panel48x4");
+}
+
+// Without VNNI bytes are multiplied as bytes where no sum of two products leaves 16 bits.
+TEST(Groupwise, BytesThatAreNotFullAreMultipliedAsBytes) {
+  const auto text = [](const char* level, const Form& f) {
+    const TargetInfo target = target_by_name(level);
+    const Workload w = workload("m", f, layout_for(target, f));
+    const Template& t = *template_for(w, target);
+    return print(t.lower(w, t.default_config(w, target), target, "k").functions.at(0));
+  };
+  const auto has = [](const std::string& all, const char* part) {
+    return all.find(part) != std::string::npos;
+  };
+  const Form f{64, 128, 40};
+  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    SCOPED_TRACE(level);
+    EXPECT_TRUE(has(text(level, reduced(f)), "dot.u8s7_quads"));
+    EXPECT_TRUE(has(text(level, reduced(f, 255, 64)), "dot.u8s7_quads"));
+    EXPECT_TRUE(has(text(level, reduced(f, 182)), "dot.s16_pairs")) << "182 * 90 > 255 * 64";
+    EXPECT_TRUE(has(text(level, reduced(f, 255, 65)), "dot.s16_pairs"));
+    EXPECT_TRUE(has(text(level, f), "dot.s16_pairs"));
+  }
+  EXPECT_TRUE(has(text("x86-64-v4-vnni", reduced(f)), "dot.u8s8_quads"));
 }
 
 TEST_P(GroupwiseTest, RefusesOtherKnobs) {
@@ -195,9 +244,11 @@ Operands operands(const Form& f, int64_t m) {
   std::mt19937 random(3);
   std::uniform_real_distribution<float> real(-1, 1);
   Operands o{f, m, {}, {}, {}, {}};
+  const int64_t most = std::min<int64_t>(f.most, 127);
   for (int64_t i = 0; i < m * f.k; ++i) o.x.push_back(real(random) + (i % 97 == 0 ? 9.0F : 0.0F));
   for (int64_t i = 0; i < f.k * f.n; ++i)
-    o.w.push_back(static_cast<int8_t>(static_cast<int>(random() % 255) - 127));
+    o.w.push_back(static_cast<int8_t>(
+        static_cast<int64_t>(random() % static_cast<uint64_t>(2 * most + 1)) - most));
   for (int64_t g = 0; g < o.groups(); ++g)
     for (int64_t column = 0; column < f.n; ++column) {
       int sum = 0;
@@ -241,6 +292,7 @@ std::vector<float> run(const Operands& o, const TargetInfo& target, int threads)
 // rounding for each operation of a sum, of the absolute values that it adds up.
 double error_of(const std::vector<float>& y, const Operands& o) {
   const Form& f = o.form;
+  const auto steps = static_cast<float>(f.steps);
   double most = 0;
   for (int64_t r = 0; r < o.m; ++r)
     for (int64_t column = 0; column < f.n; ++column) {
@@ -249,8 +301,8 @@ double error_of(const std::vector<float>& y, const Operands& o) {
         const float* x = o.x.data() + r * f.k + g * f.group;
         const auto [least, largest] = std::minmax_element(x, x + f.group);
         const float range = std::max(*largest - *least, ir::Groupwise::kLeastRange);
-        const float step = range * (1 / ir::Groupwise::kSteps);
-        const float inverse = ir::Groupwise::kSteps / range;
+        const float step = range * (1 / steps);
+        const float inverse = steps / range;
         int64_t sum = 0;
         for (int64_t i = 0; i < f.group; ++i)
           sum += static_cast<int64_t>(std::nearbyint((x[i] - *least) * inverse)) *
@@ -269,7 +321,7 @@ double error_of(const std::vector<float>& y, const Operands& o) {
 }
 
 TEST_P(GroupwiseTest, ErrorsAreThoseOfItsSums) {
-  for (const Form& f : {Form{64, 256, 40}, Form{128, 384, 17}}) {
+  for (const Form& f : {Form{64, 256, 40}, Form{128, 384, 17}, reduced({64, 256, 40})}) {
     const Operands all = operands(f, 21);
     const std::vector<float> y = run(all, target_, 2);
     EXPECT_LE(error_of(y, all), 1);
@@ -299,7 +351,7 @@ TEST_P(GroupwiseTest, ErrorsAreThoseOfItsSums) {
 // Sums of bytes are exact, and groups are added up in their order with each operation rounded by
 // itself: vectors of any width, matrix registers and any number of threads give the same bits.
 TEST(Groupwise, AllLevelsGiveTheSameBits) {
-  for (const Form& f : {Form{64, 256, 70}, Form{128, 384, 33}})
+  for (const Form& f : {Form{64, 256, 70}, Form{128, 384, 33}, reduced({64, 256, 70})})
     for (const int64_t m : {1, 20, 37}) {
       const Operands o = operands(f, m);
       std::vector<float> first;
@@ -314,6 +366,24 @@ TEST(Groupwise, AllLevelsGiveTheSameBits) {
       }
       EXPECT_FALSE(first.empty());
     }
+}
+
+// The largest sums that the bound allows, of either sign: nothing saturates.
+TEST_P(GroupwiseTest, LargestSumsAreExact) {
+  for (const Form& f : {reduced({512, 512, 17}), reduced({64, 128, 17}, 255, 64)}) {
+    Operands o = operands(f, 3);
+    for (int64_t i = 0; i < o.m * f.k; ++i)
+      o.x[static_cast<size_t>(i)] = i % f.group == 0 ? 0.0F : static_cast<float>(f.steps);
+    for (int64_t row = 0; row < f.k; ++row)
+      for (int64_t column = 0; column < f.n; ++column)
+        o.weight(row, column) = static_cast<int8_t>(column % 2 == 0 ? f.most : -f.most);
+    std::fill(o.scales.begin(), o.scales.end(), 1.0F);
+    const std::vector<float> y = run(o, target_, 2);
+    const int64_t sum = o.groups() * (f.group - 1) * f.steps * f.most;
+    for (int64_t i = 0; i < o.m * f.n; ++i)
+      EXPECT_FLOAT_EQ(y[static_cast<size_t>(i)],
+                      static_cast<float>((i % f.n) % 2 == 0 ? sum : -sum));
+  }
 }
 
 // A row that is not finite, and rows beside it that are.

@@ -191,7 +191,9 @@ TEST(SmallWeightsChoice, OfTheLayout) {
     EXPECT_EQ(group(image(t, kBound)), kByteRows);
     EXPECT_EQ(group(dense(t, kBound + 1)), kI16Rows);
     EXPECT_EQ(group(image(t, kBound + 1)), kI16Rows);
-    EXPECT_EQ(group(groupwise_layout(t, 96)), kI16Rows) << "its weights fill their bytes";
+    EXPECT_EQ(group(groupwise_layout(t, 96)), kI16Rows) << "its weights may fill their bytes";
+    EXPECT_EQ(group(groupwise_layout(t, 96, kBound)), kByteRows);
+    EXPECT_EQ(group(groupwise_layout(t, 96, kBound + 1)), kI16Rows);
   }
   for (const char* level : kWithout) {
     SCOPED_TRACE(level);

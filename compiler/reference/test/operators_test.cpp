@@ -450,6 +450,28 @@ TEST(Operators, PackedGroupwiseProductsRoundEachGroupOverItsRange) {
   for (int64_t i = 4; i < 10; ++i) EXPECT_TRUE(std::isnan(r[0]->value(i))) << i;
 }
 
+// To four steps: of a range of 8 each is 2. What is promised of weights is asked for.
+TEST(Operators, PackedGroupwiseProductsTakeFewerSteps) {
+  const ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(1, 64), f32], %w: Tensor[(1, 16, 1, 4), i8], %s: Tensor[(1, 1), f32], %t: Tensor[(1, 1), f32]) {
+  let %y = packed_groupwise_matmul(%x, %w, %s, %t) {group = 64, k = 64, n = 1, layout = "panel1x4", steps = 4, max_weight = 5};
+  %y
+})");
+  std::vector<float> x(64);
+  x[0] = 8, x[1] = 2.5F, x[2] = 5.5F;
+  std::vector<int8_t> w(64);
+  w[0] = 1, w[1] = 3, w[2] = -5;
+  const auto run = [&] {
+    return Interpreter(m).run_tensors("main", {ir::Tensor::of<float>(DType::kF32, {1, 64}, x),
+                                               ir::Tensor::of<int8_t>(DType::kI8, {1, 16, 1, 4}, w),
+                                               ir::Tensor::of<float>(DType::kF32, {1, 1}, {10}),
+                                               ir::Tensor::of<float>(DType::kF32, {1, 1}, {0})});
+  };
+  EXPECT_EQ(run()[0]->value(0), 10 * (8 * 1 + 2 * 3 - 6 * 5));
+  w[2] = -6;
+  EXPECT_THROW(run(), Error);
+}
+
 TEST(Operators, PackedConvolutionsEqualPlainOnes) {
   ir::Module m = ir::parse_module(
       R"(fn @main(%x: Tensor[(2, 6, n, 3), f32], %w: Tensor[(3, 2, 3, 5), f32], %b: Tensor[(5), f32]) {

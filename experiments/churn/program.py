@@ -60,7 +60,7 @@ def parse_arguments(arguments):
     flags.add_untuned(parser)
     parser.add_argument("--nimble-file", type=pathlib.Path, metavar="FILE",
                         help="run this compiled model instead of compiling")
-    parser.add_argument("--label", metavar="TEXT", help="write churn-TEXT.*")
+    flags.add_label(parser, "churn")
     options = flags.parse(parser, arguments)
     if options.visits is not None and options.visits < BLOCK:
         parser.error(f"--visits: a block has {BLOCK}")

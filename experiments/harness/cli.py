@@ -60,14 +60,12 @@ def parse_arguments(arguments):
     flags.add_tuning(parser)
     parser.add_argument("--nimble-file", type=pathlib.Path, metavar="FILE",
                         help="run this compiled model instead of compiling")
-    parser.add_argument("--label", metavar="TEXT", help="write NAME-TEXT.*")
+    flags.add_label(parser)
     options = flags.parse(parser, arguments)
     if options.repetitions is not None and options.repetitions < 3:
         parser.error("--repetitions: an interval needs 3 or more")
     options.tvm_seconds = (flags.in_seconds(options.tvm_tuning) if options.tvm_tuning
                            else QUICK_TVM_SECONDS if options.quick else TVM_SECONDS)
-    if options.label is not None and not options.label.replace("-", "").isalnum():
-        parser.error("--label: letters, digits and hyphens only")
     return options
 
 

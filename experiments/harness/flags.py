@@ -53,9 +53,17 @@ def add_tuning(parser, what="model", otherwise=""):
     add_untuned(parser)
 
 
+def add_label(parser, name="NAME"):
+    """Adds --label, a name of its own for the results of a run. name: that they have without."""
+    parser.add_argument("--label", metavar="TEXT", help=f"write {name}-TEXT.*")
+
+
 def parse(parser, arguments):
-    """Returns the options; refuses --tune with --untuned."""
+    """Returns the options; refuses --tune with --untuned, and labels that make no file's name."""
     options = parser.parse_args(arguments)
     if getattr(options, "tune", None) and getattr(options, "untuned", False):
         parser.error("--tune and --untuned exclude each other")
+    label = getattr(options, "label", None)
+    if label is not None and not label.replace("-", "").isalnum():
+        parser.error("--label: letters, digits and hyphens only")
     return options

@@ -20,7 +20,7 @@ def parse(run, what, description, arguments):
         epilog="The table goes to standard output, progress to standard error, results to\n"
                f"experiments/results/{name}.json, .md, .svg and .png; a run that leaves something\n"
                "out (--quick, --untuned, --only, --sizes, --peers, --threads, less --total) writes\n"
-               f"{name}-part.*.\n\n"
+               f"{name}-part.* instead, or {name}-LABEL.* with --label.\n\n"
                "exit codes: 0 all bars are kept, 3 not, or a wrong result, 1 failure, 2 usage,\n"
                "130 interrupted")
     parser.add_argument("--total", metavar="TIME", type=flags.budget,
@@ -51,6 +51,7 @@ def parse(run, what, description, arguments):
     parser.add_argument("--resume", action="store_true",
                         help="go on with an interrupted run of the same settings, in what is left "
                              "of its time")
+    flags.add_label(parser, name)
     options = flags.parse(parser, arguments)
     if options.sizes is not None and options.sizes < 0:
         parser.error("--sizes: 0 or more")

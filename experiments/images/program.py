@@ -94,7 +94,7 @@ class Run:
                 or self.peers != list(self.PEERS)
                 or flags.in_seconds(options.total) < flags.in_seconds(TOTAL))
         self.stem = (self.NAME + ("-winograd" if self.winograd else "")
-                     + ("-part" if part else ""))
+                     + (f"-{options.label}" if options.label else "-part" if part else ""))
         self.partial = report.RESULTS / f"{self.stem}.partial.json"
 
     def make_measured(self, name, record=None):

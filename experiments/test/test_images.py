@@ -316,6 +316,13 @@ class Winograd(unittest.TestCase):
             self.assertEqual((made.stem, made.REFERENCES), (stem, references))
             self.assertEqual(made.settings()["winograd"], list(tables.WINOGRAD) if more else [])
 
+    def test_a_label_names_the_results(self):
+        more = ["--only", "resnet-50", "--label", "one-machine"]
+        self.assertEqual(program.Run(program.parse_arguments(more), more).stem,
+                         "images-one-machine")
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            program.parse_arguments(["--label", "../elsewhere"])
+
 
 class Paces(unittest.TestCase):
     def setUp(self):

@@ -28,6 +28,13 @@ class CheckClang(unittest.TestCase):
         self.assertFalse(wanted(f"{ROOT}/build-clang/gui/moc.cpp", []))
         self.assertFalse(wanted("/usr/src/gtest/gtest.cc", []))
 
+    def test_what_joins_sources_counts_for_their_folder(self):
+        joined = f"{ROOT}/build-clang/vm/base/CMakeFiles/nimble_vm_base.dir/Unity/unity_3_cxx.cxx"
+        self.assertTrue(self.script.wanted(joined, []))
+        self.assertTrue(self.script.wanted(joined, [("vm", "base")]))
+        self.assertFalse(self.script.wanted(joined, [("db",)]))
+        self.assertFalse(self.script.wanted(joined.replace("build-clang", "build"), []))
+
     def test_the_command_reads_and_writes_nothing(self):
         command = self.script.command_of({
             "file": "a.cpp",

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {

@@ -34,15 +34,17 @@ Hash128 head_of(const Hash128& key, std::span<const uint8_t> code) {
 }
 static_assert(sizeof(Hash128) == 16);
 
-// All of a file; nothing if it is not there, or not this user's alone. The folder's name may mean
-// another one by now, where a folder above it is somebody else's.
-std::optional<std::vector<uint8_t>> read_own(const std::string& file) {
+// All of a file, none of its bytes if they are more than `most`; nothing if it is not there, or not
+// this user's alone. The folder's name may mean another one by now, where a folder above it is
+// somebody else's.
+std::optional<std::vector<uint8_t>> read_own(const std::string& file, uint64_t most) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return std::nullopt;
   std::optional<std::vector<uint8_t>> out;
   struct stat info {};
   if (is_own_file(fd) && ::fstat(fd, &info) == 0) {
-    out.emplace(static_cast<size_t>(info.st_size));
+    const auto size = static_cast<uint64_t>(info.st_size);
+    out.emplace(size <= most ? size : 0);
     size_t done = 0;
     while (done < out->size()) {
       const ssize_t n = ::read(fd, out->data() + done, out->size() - done);
@@ -110,7 +112,7 @@ Hash128 CodeCache::key_of(std::string_view made_of) {
 
 std::optional<std::vector<uint8_t>> CodeCache::find(const Hash128& key) {
   const std::string file = file_of(key);
-  std::optional<std::vector<uint8_t>> bytes = read_own(file);
+  std::optional<std::vector<uint8_t>> bytes = read_own(file, most_bytes_);
   if (!bytes) return std::nullopt;
   std::error_code ignored;
   Hash128 head;

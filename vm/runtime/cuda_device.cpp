@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "vm/base/error.h"
+#include "vm/base/utf8.h"
 #include "vm/runtime/cubin.h"
 #include "vm/runtime/gpu_losses.h"
 #include "vm/runtime/round_up.h"
@@ -60,7 +61,7 @@ CudaDeviceInfo cuda_device_info(const CudaDriver& driver) {
   driver.check(driver.cuDeviceGet(&device, info.ordinal), "cuDeviceGet");
   char name[256] = {};
   driver.check(driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName");
-  info.name = name;
+  info.name = valid_utf8(name);  // records and reports take no other text
   const auto attribute = [&](int which) {
     int value = 0;
     driver.check(driver.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");

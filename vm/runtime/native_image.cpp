@@ -175,12 +175,14 @@ class ElfLoader {
 
   void read_dynamic() {
     uint64_t init_array = 0, preinit_array = 0, plt_size = 0, rel_size = 0;
-    for (uint64_t i = 0; i + sizeof(Elf64_Dyn) <= dynamic_.p_memsz; i += sizeof(Elf64_Dyn)) {
+    bool ended = false;  // whatever size the section says that it has
+    for (uint64_t i = 0; !ended && i + sizeof(Elf64_Dyn) <= dynamic_.p_memsz;
+         i += sizeof(Elf64_Dyn)) {
       const auto d = from_image<Elf64_Dyn>(dynamic_.p_vaddr + i);
       const uint64_t v = d.d_un.d_val;
       switch (d.d_tag) {
         case DT_NULL:
-          i = dynamic_.p_memsz;
+          ended = true;
           break;
         case DT_NEEDED:
           refuse("it needs another library");

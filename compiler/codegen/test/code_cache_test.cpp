@@ -70,6 +70,21 @@ TEST_F(CodeCacheTest, ADamagedEntryIsNone) {
   }
 }
 
+// A hole of terabytes takes no disk, and would take as much memory.
+TEST_F(CodeCacheTest, AnEntryLargerThanTheCacheIsNone) {
+  CodeCache cache(folder_.string(), 10'000);
+  cache.keep(key(1), code(100, 5));
+  for (const uint64_t bytes : {uint64_t{20'000}, uint64_t{1} << 42}) {
+    std::error_code refused;
+    fs::resize_file(file_of(1), bytes, refused);
+    if (refused) continue;  // a file system of smaller files
+    EXPECT_FALSE(cache.find(key(1)));
+    EXPECT_FALSE(fs::exists(file_of(1)));
+    cache.keep(key(1), code(100, 5));
+  }
+  EXPECT_TRUE(cache.find(key(1)));
+}
+
 // Under another name a whole entry would be run for another kernel.
 TEST_F(CodeCacheTest, AnEntryOfAnotherKeyIsNone) {
   CodeCache cache(folder_.string());

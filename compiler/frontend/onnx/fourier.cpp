@@ -20,6 +20,10 @@ namespace {
 using ir::Dim;
 using Values = std::vector<Value>;
 
+// A pass has roots of unity for each place, which are constants. Those of lengths beyond this,
+// which a few bytes of a file may ask for, are computed by the run, however long it takes.
+constexpr int64_t kMostPlaces = 1 << 22;
+
 // The radices in the order of the passes; empty if there is another prime in n.
 std::vector<int64_t> radices_of(int64_t n) {
   std::vector<int64_t> out;
@@ -180,7 +184,7 @@ class Passes {
 
 bool has_fast_transform(const Dim& n) {
   const auto c = n.as_constant();
-  return c && *c > 1 && !radices_of(*c).empty();
+  return c && *c > 1 && *c <= kMostPlaces && !radices_of(*c).empty();
 }
 
 Complex fast_transform(GraphBuilder& g, const Complex& x, bool inverse) {

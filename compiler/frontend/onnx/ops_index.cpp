@@ -175,7 +175,7 @@ Values reverse_sequence(NodeContext& c) {
   Arithmetic a(c.g);
   const Value& x = c.in(0);
   const int64_t time = c.integer("time_axis", 0), batch = c.integer("batch_axis", 1);
-  if (time + batch != 1 || time < 0 || time > 1) c.fail("time_axis and batch_axis are 0 and 1");
+  if (time < 0 || time > 1 || batch != 1 - time) c.fail("time_axis and batch_axis are 0 and 1");
   const int64_t rank = x.rank();
   Axes others;
   for (int64_t i = 0; i < rank; ++i)

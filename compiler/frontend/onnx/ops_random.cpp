@@ -78,6 +78,8 @@ DType result_type(NodeContext& c, DType otherwise) {
 }
 Values uniform(NodeContext& c, const Dims& shape, DType type) {
   const double low = c.real("low", 0), high = c.real("high", 1);
+  if (!std::isfinite(low) || !std::isfinite(high))
+    c.fail(fmt::format("random numbers from {} to {}", low, high));
   Arithmetic a(c.g);
   Value v = a.add(a.mul(unit(c, shape, type), high - low), low);
   // Rounding may reach `high`, which is not among the numbers.

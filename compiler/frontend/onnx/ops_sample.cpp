@@ -133,6 +133,10 @@ Values grid_sample(NodeContext& c) {
   const Value x = a.widened(c.in(0)), grid = a.widened(c.in(1));
   const int64_t axes = x.rank() - 2;
   if (axes < 1 || grid.rank() != x.rank()) c.fail("the grid's rank does not fit the image's");
+  // Each place around a sample is a part of the graph: up to four along each axis, so 4^axes.
+  if (axes > kMaxRank - 2)
+    c.unsupported(fmt::format("GridSample over {} axes", axes),
+                  fmt::format("nimble has tensors of up to {} dims", kMaxRank));
   std::string mode = c.text("mode", "linear");
   if (mode == "bilinear") mode = "linear";
   if (mode == "bicubic") mode = "cubic";
@@ -208,7 +212,7 @@ Samples samples_along(NodeContext& c, const Value& begin, const Value& size, int
   const Value width = a.div(size, static_cast<double>(bins));
   if (ratio > 0) {
     out.per_bin = ratio;
-    const Value k = a.range(Dim(bins * ratio), size.dtype(), 1, 2);
+    const Value k = a.range(Dim(bins) * Dim(ratio), size.dtype(), 1, 2);
     const Value step = a.div(width, static_cast<double>(ratio));
     out.places = a.add(begin, a.mul(a.add(k, 0.5), step));
     return out;

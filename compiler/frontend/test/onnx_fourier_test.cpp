@@ -86,5 +86,15 @@ TEST(OnnxFourierHalf, ComesBackAsARealSignal) {
   }
 }
 
+// A file of a few bytes is no reason for hundreds of megabytes of roots.
+TEST(OnnxFourierLong, HasNoConstants) {
+  const ir::Module m = dft(int64_t{1} << 24, 2, false, false);
+  size_t bytes = 0;
+  for (const ir::Binding& b : m.find("main")->body->bindings)
+    for (const ir::Atom& a : b.value->args)
+      if (a.is_constant()) bytes += a.constant->bytes.size();
+  EXPECT_LT(bytes, size_t{1} << 20);
+}
+
 }  // namespace
 }  // namespace nimble::frontend

@@ -232,6 +232,32 @@ TEST_F(OnnxFile, ExtremeAttributesAreErrors) {
         attribute("group", int64_t{0})})
     EXPECT_NE(error_at(node("ConvTranspose", {"x", "w"}, {"y"}, attributes), {filter}).problem(),
               "");
+  // Whose sum is a small number modulo 2^64.
+  EXPECT_NE(error_at(node("MaxUnpool", {"x", "at"}, {"y"},
+                          kernel + attribute("pads", List{kMost, 0, kMost, 0})),
+                     {tensor("at", {1, 1, 8, 8}, List(64))})
+                .problem(),
+            "");
+  const int64_t large = int64_t{1} << 32;
+  const std::string regions = tensor("r", {1, 4}, std::vector<float>(4)),
+                    images = tensor("i", {1}, std::vector<int64_t>(1));
+  EXPECT_NE(error_at(node("RoiAlign", {"x", "r", "i"}, {"y"},
+                          attribute("output_height", large) + attribute("sampling_ratio", large)),
+                     {regions, images})
+                .problem(),
+            "");
+  EXPECT_THAT(error_at(node("ReverseSequence", {"x", "one"}, {"y"},
+                            attribute("time_axis", kMost) + attribute("batch_axis", int64_t{1})),
+                       {one})
+                  .what(),
+              testing::HasSubstr("0 and 1"));
+  for (const float bound : {HUGE_VALF, NAN})
+    EXPECT_THAT(error_at(node("RandomUniformLike", {"x"}, {"y"}, attribute("high", bound))).what(),
+                testing::HasSubstr("random numbers from 0"));
+  // Places around a sample are two along each axis, so 2^30.
+  EXPECT_THAT(
+      error_at(node("GridSample", {"x", "x"}, {"y"}), {}, std::vector<std::string>(32, "2")).what(),
+      testing::HasSubstr("over 30 axes"));
 }
 
 // Strides and extents of every remainder: as many windows as ceil(extent / stride).

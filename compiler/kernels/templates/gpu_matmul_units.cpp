@@ -389,7 +389,8 @@ bool suits_unit(const Product& p, const Schedule& s) {
                          s.k_step,     s.k_split,       s.stages};
   if (!std::all_of(positive.begin(), positive.end(), [](int x) { return x > 0; })) return false;
   if (s.block_rows % s.tile_rows != 0 || s.block_columns % s.tile_columns != 0) return false;
-  if (s.k_step % s.k_split != 0 || s.threads() > kMaxThreads || s.stages < 2) return false;
+  // An int holds a team's threads whatever a configuration says, and need not hold all teams'.
+  if (s.k_step % s.k_split != 0 || s.team() > kMaxThreads / s.k_split || s.stages < 2) return false;
   if (s.unit == UnitKind::kGroup) return suits_group(p, s);
   if (s.tile_columns > kWidestTile) return false;
   int registers = kOtherRegisters + (p.implicit ? kGatherRegisters : 0);

@@ -554,6 +554,11 @@ TEST_F(GpuMatmulTest, RefusesMoreThanAnyBlockHas) {
   for (const Config& c : {config(4096, 4096, 1, 256, 256, 4033), config(64, 64, 4, 4096, 1, 4096),
                           config(32, 32, 4, 32, 1, 4096), config(1 << 16, 1 << 16, 4, 32, 1, 2)})
     EXPECT_FALSE(t.valid(w, c, target_)) << to_json(c);
+  // A team of four warps for each element of a tile, 32 times.
+  Config teams = config(1024, 1024, 1, 64, 32, 16);
+  teams["unit"] = std::string("wgmma");
+  EXPECT_FALSE(t.valid(form_of(kForms[0], "m", "768", "3072", "bf16", "bf16", "f32"), teams,
+                       target_));
 }
 
 }  // namespace

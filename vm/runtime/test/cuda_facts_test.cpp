@@ -37,6 +37,16 @@ TEST(CudaFacts, AreTheDriversWithoutAContext) {
   driver.reset();
 }
 
+// Databases and JSON hold UTF-8 alone.
+TEST(CudaFacts, AreTextWhateverTheDriverCallsItsGpu) {
+  const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
+  const StandInCuda& driver = standin_cuda(NIMBLE_STANDIN_CUDA);
+  driver.reset();
+  driver.rename("GPU \xff\"1\"");
+  EXPECT_EQ(cuda_facts().name, "GPU \xEF\xBF\xBD\"1\"");
+  driver.reset();
+}
+
 TEST(CudaFacts, AreNoneWithoutADriver) {
   const ScopedVariable library("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
   try {

@@ -127,6 +127,21 @@ TEST(NativeImage, SurvivesDamage) {
   }
 }
 
+// Its end is what the section says of it, or its last entry.
+TEST(NativeImage, ReadsADynamicSectionThatHasNoEndToItsEnd) {
+  auto elf = fixture("good");
+  Elf64_Ehdr header;
+  std::memcpy(&header, elf.data(), sizeof header);
+  for (int i = 0; i < header.e_phnum; ++i) {
+    uint8_t* const at = elf.data() + header.e_phoff + i * sizeof(Elf64_Phdr);
+    Elf64_Phdr p;
+    std::memcpy(&p, at, sizeof p);
+    if (p.p_type == PT_DYNAMIC) p.p_memsz = UINT64_MAX;
+    std::memcpy(at, &p, sizeof p);
+  }
+  run_scale(*NativeImage::load(elf, "m"), 10, 2.0f);
+}
+
 TEST(NativeImage, WritesAPerfMap) {
   const auto image = NativeImage::load(fixture("good"), "m");
   const std::string path = "/tmp/perf-" + std::to_string(::getpid()) + ".map";

@@ -62,6 +62,7 @@ void reset() {
   s.version = kVersion;
   s.devices = 1;
   s.capability = 90;
+  s.name = "Stand-in GPU";
   s.tick = 1;
   s.resident = 1;
   s.calls.reset();
@@ -71,6 +72,9 @@ void set(int version, int devices, int capability) {
   s.version = version;
   s.devices = devices;
   s.capability = capability;
+}
+void rename(const char* name) {
+  state().name = name;
 }
 void add_kernel(const char* name, int pointers, int symbols, StandInKernel kernel) {
   state().kernels[name] = {pointers, symbols, false, kernel};
@@ -139,7 +143,8 @@ const StandInCuda* standin_cuda_table() {
                                     add_work,
                                     take,
                                     tick,
-                                    expect_maps};
+                                    expect_maps,
+                                    rename};
   return &table;
 }
 
@@ -182,7 +187,7 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 int cuDeviceGetName(char* name, int bytes, int) {
   ENTER(false);
-  std::strncpy(name, "Stand-in GPU", static_cast<size_t>(bytes));
+  std::strncpy(name, state().name.c_str(), static_cast<size_t>(bytes));
   return kOk;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {

@@ -60,6 +60,8 @@ struct StandInCuda : StandIn {
   void (*tick)(float milliseconds);
   // A kernel that was added takes so many tensor maps, too.
   void (*expect_maps)(const char* name, int maps);
+  // The device's name from now on, any bytes; "Stand-in GPU" after the reset.
+  void (*rename)(const char* name);
 };
 
 inline const StandInCuda& standin_cuda(const char* file) {

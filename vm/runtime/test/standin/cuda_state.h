@@ -82,6 +82,7 @@ struct GraphExec {
 struct State {
   StandInCalls calls;
   int version = kVersion, devices = 1, capability = 90;
+  std::string name = "Stand-in GPU";
   pid_t process = 0;
   bool initialized = false;
   int contexts = 0, generation = 1, sticky = 0;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "db/store/hash.h"
 #include "db/store/host_records.h"
 #include "vm/base/gpu_target.h"
 
@@ -27,9 +28,12 @@ Hardware gpu_hardware(const GpuFacts& gpu) {
 }
 
 Machine gpu_machine(const GpuFacts& gpu) {
-  std::string name = host_machine().hostname;
-  if (!gpu.slot.empty()) name += " GPU " + gpu.slot;
-  return {{}, name, key_of(gpu_hardware(gpu))};
+  Machine m;
+  m.hostname = host_machine().hostname;
+  if (!gpu.slot.empty()) m.hostname += " GPU " + gpu.slot;
+  m.hardware = key_of(gpu_hardware(gpu));
+  if (!gpu.uuid.empty()) m.uuid = uuid_from_hash(hash_of_fields("gpu", {gpu.uuid, m.hardware}));
+  return m;
 }
 
 std::optional<int> gpu_capability(const Hardware& hardware) {

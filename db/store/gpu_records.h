@@ -14,8 +14,10 @@ namespace nimble::db {
 inline constexpr char kAnyGpu[] = "any";
 
 Hardware gpu_hardware(const GpuFacts& gpu);
-// This machine's card as a machine of its own: times of two of a kind in one computer are told
-// apart as those of two computers are.
+// A card as a machine of its own: times of two of a kind in one computer are told apart as those of
+// two computers are. Which it is says the card's own UUID, whichever host, container or program
+// asks; the name, of the host and the place on its bus where it was first met, is for people. Of a
+// driver that does not tell UUIDs, it is the name that decides, as of a CPU's machine.
 Machine gpu_machine(const GpuFacts& gpu);
 // The capability of a GPU, 90 of 9.0; nothing if the hardware is none.
 std::optional<int> gpu_capability(const Hardware& hardware);

@@ -116,6 +116,7 @@ TuningMachine tuning_machine(const std::string& name) {
       out.toolchain.flags +=
           fmt::format(" driver={}.{}", gpu.driver / 1000, gpu.driver % 1000 / 10);
     out.hardware = db::gpu_hardware(gpu);
+    out.machine = db::gpu_machine(gpu);
     // Others of the architecture may have more of it.
     out.target.shared_bytes = std::min(out.target.shared_bytes, gpu.shared_bytes);
   } else {
@@ -126,8 +127,8 @@ TuningMachine tuning_machine(const std::string& name) {
           "tune on the machine that the code is for");
     out.toolchain = tuned::toolchain_record();
     out.hardware = db::host_hardware();
+    out.machine = db::host_machine();
   }
-  out.machine = {{}, db::host_machine().hostname, db::key_of(out.hardware)};
   return out;
 }
 

@@ -77,6 +77,24 @@ TEST(TuningMachine, OfAssemblyTheToolchainNamesTheDriver) {
   EXPECT_EQ(assembly.version, machine_code.version);
 }
 
+// A card is one machine, whether a campaign of this process measures on it or a fleet's worker.
+TEST(TuningMachine, OfAGpuIsTheCardAsAWorkerNamesIt) {
+  const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
+  standin_cuda(NIMBLE_STANDIN_CUDA).reset();
+  try {
+    tuned::require_toolchain(hopper());
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const db::Machine here = tuning_machine("sm_90a").machine;
+  const db::Machine workers = db::gpu_machine(rt::cuda_facts());
+  EXPECT_FALSE(here.uuid.empty());
+  EXPECT_EQ(here.uuid, workers.uuid);
+  EXPECT_EQ(here.hostname, workers.hostname);
+  EXPECT_THAT(here.hostname, HasSubstr(" GPU 0000:3b:00"));
+  EXPECT_EQ(here.hardware, workers.hardware);
+}
+
 class GpuServiceTest : public ServiceTest {
  protected:
   Submission gpu_submission(const std::string& model = kCopy) const {
@@ -175,6 +193,7 @@ TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
   const GpuFacts first = rt::cuda_facts();
   GpuFacts second = first;
   second.slot = "0000:3c:00";
+  second.uuid.back() = '1';
   const db::Hardware gpu = db::gpu_hardware(first);
   const db::Uuid uuid = submit(*store, gpu_submission(), store->put(gpu), 3, "test");
   start_gpu_worker("a", first);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "db/store/hash.h"
 #include "db/store/host_records.h"
@@ -34,6 +35,17 @@ Machine gpu_machine(const GpuFacts& gpu) {
   m.hardware = key_of(gpu_hardware(gpu));
   if (!gpu.uuid.empty()) m.uuid = uuid_from_hash(hash_of_fields("gpu", {gpu.uuid, m.hardware}));
   return m;
+}
+
+std::string driver_text(int64_t driver) {
+  return fmt::format("{}.{}", driver / 1000, driver % 1000 / 10);
+}
+
+int64_t driver_of(const CampaignKey& campaign) {
+  const nlohmann::json options = nlohmann::json::parse(campaign.options, nullptr, false);
+  if (!options.is_object()) return 0;
+  const auto it = options.find(kDriverOption);
+  return it != options.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
 }
 
 std::optional<int> gpu_capability(const Hardware& hardware) {

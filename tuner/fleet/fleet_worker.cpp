@@ -358,8 +358,8 @@ class FleetWorker {
     const int64_t due = campaign ? db::driver_of(campaign->key) : 0;
     if (due != 0 && due != options_.gpu->driver)
       throw Error(Status::kUnsupported, "job " + job.uuid,
-                  fmt::format("the driver makes machine code of its candidates, and is to be of CUDA "
-                              "{}; this worker's is of {}",
+                  fmt::format("the driver makes machine code of its candidates, and is to be of "
+                              "CUDA {}; this worker's is of {}",
                               db::driver_text(due), db::driver_text(options_.gpu->driver)),
                   "submit the campaign again while workers have this driver, or measure where that "
                   "one is");

@@ -140,8 +140,8 @@ int64_t driver_of_fleet(db::Store& store, const kernels::TargetInfo& target,
     if (e.status() == Status::kInvalidArgument) throw;
   }
   throw Error(Status::kNotFound, "--target " + target.level,
-              "the driver makes machine code of it, and no worker that is alive on such a GPU tells "
-              "which driver that is",
+              "the driver makes machine code of it, and no worker that is alive on such a GPU "
+              "tells which driver that is",
               "begin one: nimble worker --db PLACE --device gpu");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <unordered_map>
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/cuda/cuda.h"
@@ -14,6 +15,8 @@
 #include "compiler/ir/diagnostic.h"
 #include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
+#include "compiler/ir/largest_weight.h"
+#include "compiler/ir/op.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/passes/support/crash.h"
 #include "compiler/passes/support/rewrite.h"
@@ -128,6 +131,62 @@ void check_ranks(const ir::Module& lowered) {
   if (!faults.empty()) ir::raise(faults.sorted());
 }
 
+// The constant that a group's operand is for a call of the group, on whichever device; nullptr if
+// it is none.
+const ir::Tensor* constant_of(const ir::Atom& operand, const ir::Expr& call,
+                              const passes::Definitions& definitions) {
+  if (operand.is_constant()) return operand.constant.get();
+  const auto& parameters = call.primitive->parameters;
+  const auto at = std::find_if(parameters.begin(), parameters.end(), [&](const ir::VarRef& p) {
+    return operand.is_var() && operand.var == p;
+  });
+  if (at == parameters.end()) return nullptr;
+  const ir::Atom& given = call.args[static_cast<size_t>(at - parameters.begin())];
+  if (given.is_constant()) return given.constant.get();
+  const ir::Expr* placed = passes::definition(definitions, given);
+  return placed && ir::traits_of(*placed).placement && placed->args[0].is_constant()
+             ? placed->args[0].constant.get()
+             : nullptr;
+}
+
+// What products promise of their weights (max_weight), kernels rely on: they add up in numbers that
+// larger weights would overflow. pack-weights has looked; a text may say anything. Only a lowered
+// module has all weights as the kernels get them, and here each constant is read once.
+void check_promises(const ir::Module& lowered) {
+  ir::Diagnostics faults(lowered.text);
+  std::unordered_map<const ir::Tensor*, int64_t> largest;
+  const auto check = [&](const ir::Expr& product, const ir::Expr& call,
+                         const passes::Definitions& definitions, const std::string& place) {
+    const auto most = ir::attr<int64_t>(product.attrs, "max_weight");
+    const auto add = [&](const std::string& problem, const std::string& remedy) {
+      ir::Location at = product.location.file.empty() ? call.location : product.location;
+      if (at.file.empty()) at.file = lowered.source.empty() ? place : lowered.source;
+      faults.add(std::move(at), problem, remedy);
+    };
+    const ir::Tensor* weights = constant_of(product.args[1], call, definitions);
+    if (!weights)
+      return add(fmt::format("{} promises max_weight = {} of weights that are not constant",
+                             product.op, most),
+                 "give constant weights, or drop the attribute");
+    const auto [known, fresh] = largest.try_emplace(weights, 0);
+    if (fresh) known->second = ir::largest_weight(*weights);
+    if (known->second > most)
+      add(fmt::format("a weight of the size {} breaks the promise max_weight = {} of {}",
+                      known->second, most, product.op),
+          "give the size of the largest weight, or drop the attribute");
+  };
+  for (const auto& [name, f] : lowered.functions) {
+    const passes::Definitions definitions = passes::definitions_of(*f);
+    passes::visit_bindings(*f->body, [&, &place = name](const ir::Binding& b) {
+      if (b.value->kind != ir::ExprKind::kCall || !b.value->primitive) return;
+      for (const ir::Binding& inner : b.value->primitive->body->bindings)
+        if (inner.value->attrs.contains("max_weight"))
+          check(*inner.value, *b.value, definitions, place);
+    });
+  }
+  if (!faults.empty()) ir::raise(faults.sorted());
+}
+
 // Before any work: whether there is what makes the code that is asked for.
 void check_targets(const CompileOptions& options) {
   if ((options.device == kCudaDevice) != !options.gpus.empty())
@@ -142,6 +201,7 @@ void check_targets(const CompileOptions& options) {
 void emit_module(const ir::Module& source, const ir::Module& lowered, KernelSet& kernels,
                  exec::Executable& out) {
   check_ranks(lowered);
+  check_promises(lowered);
   const emit::KernelIndex kernel_index = [&](const ir::FunctionRef& group,
                                              std::vector<bool> constant_parameter,
                                              const std::string& place) {

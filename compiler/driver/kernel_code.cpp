@@ -26,8 +26,8 @@ std::string hash_of_code(const exec::Kernel& k, size_t first, size_t count,
     }
     // Of a GPU's library the version that is to run, which need not be here.
     const bool told = is_gpu(k.device) && !i.config.empty();
-    text += code_of_routine(i.symbol,
-                            told ? exec::vendor_call_of(i.config).library : version_here(i.symbol));
+    text += told ? code_of_call(exec::vendor_call_of(i.config))
+                 : code_of_routine(i.symbol, version_here(i.symbol));
   }
   return count == 1 ? text : hex(hash128(text));
 }

@@ -1,10 +1,13 @@
 #include "compiler/driver/vendor_versions.h"
 
 #include "compiler/kernels/vendor.h"
+#include "vm/executable/vendor_call.h"
 #include "vm/library/registry.h"
 
 namespace nimble::driver {
 namespace {
+
+constexpr char kRounding[] = "+tf32";
 
 const rt::LibraryKernel* find_routine(const std::string& name) {
   return rt::find_library_kernel(exec::ImplementationKind::kVendor, name);
@@ -27,9 +30,14 @@ std::string code_of_routine(const std::string& routine, const std::string& versi
   return version.empty() ? routine : routine + " " + version;
 }
 
+std::string code_of_call(const exec::VendorCall& call) {
+  return code_of_routine(call.tf32 ? call.routine + kRounding : call.routine, call.library);
+}
+
 std::string version_in(const std::string& code, const std::string& routine) {
-  const std::string begin = routine + " ";
-  return code.starts_with(begin) ? code.substr(begin.size()) : "";
+  for (const std::string& begin : {routine + " ", routine + kRounding + " "})
+    if (code.starts_with(begin)) return code.substr(begin.size());
+  return {};
 }
 
 std::string vendor_configuration(const kernels::Workload& w, const kernels::TargetInfo& target,

@@ -7,6 +7,10 @@
 #include "compiler/kernels/target.h"
 #include "compiler/kernels/workload.h"
 
+namespace nimble::exec {
+struct VendorCall;
+}
+
 namespace nimble::driver {
 
 // A library's version that no library is of: what was measured is not known, so ours is to run.
@@ -19,6 +23,9 @@ std::string version_here(const std::string& routine);
 
 // A vendor's routine as a record names its code: with the version of its library.
 std::string code_of_routine(const std::string& routine, const std::string& version);
+// The same of a call that is told what to compute. Where factors may be rounded to TF32 the code
+// says so: the library then has other kernels, whose times tell nothing of those without.
+std::string code_of_call(const exec::VendorCall& call);
 // The version that a record's code names; "" if it names none.
 std::string version_in(const std::string& code, const std::string& routine);
 

@@ -25,6 +25,7 @@ const Buffer* written_by(const Stmt& s) {
       return s.buffer.get();
     case StmtKind::kWarpDot:
     case StmtKind::kWarpLoad:
+    case StmtKind::kGroupDot:
       return s.tiles.empty() ? nullptr : s.tiles[0].buffer.get();
     case StmtKind::kAsyncCopy:
     case StmtKind::kTensorCopy:

@@ -18,12 +18,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <tuple>
 
 #include "compiler/ir/blockwise.h"
 #include "compiler/ir/image_layout.h"
+#include "compiler/ir/largest_weight.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/templates/blockwise.h"
@@ -80,9 +80,7 @@ int64_t kept_bound(const ir::Tensor& weights, DType rows, const kernels::TargetI
     return kernels::weight_bound(target, rows, weights.dtype, most);
   };
   if (weights.dtype != DType::kI8 || bound_within(0) == 0) return 0;
-  int64_t most = 0;
-  for (const int8_t w : weights.as<int8_t>()) most = std::max<int64_t>(most, std::abs(int{w}));
-  return bound_within(most);
+  return bound_within(ir::largest_weight(weights));
 }
 
 // The largest size of weights for which a layout is asked.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "db/store/hash.h"
 #include "db/store/host_records.h"
 #include "vm/base/gpu_target.h"
 
@@ -27,9 +29,23 @@ Hardware gpu_hardware(const GpuFacts& gpu) {
 }
 
 Machine gpu_machine(const GpuFacts& gpu) {
-  std::string name = host_machine().hostname;
-  if (!gpu.slot.empty()) name += " GPU " + gpu.slot;
-  return {{}, name, key_of(gpu_hardware(gpu))};
+  Machine m;
+  m.hostname = host_machine().hostname;
+  if (!gpu.slot.empty()) m.hostname += " GPU " + gpu.slot;
+  m.hardware = key_of(gpu_hardware(gpu));
+  if (!gpu.uuid.empty()) m.uuid = uuid_from_hash(hash_of_fields("gpu", {gpu.uuid, m.hardware}));
+  return m;
+}
+
+std::string driver_text(int64_t driver) {
+  return fmt::format("{}.{}", driver / 1000, driver % 1000 / 10);
+}
+
+int64_t driver_of(const CampaignKey& campaign) {
+  const nlohmann::json options = nlohmann::json::parse(campaign.options, nullptr, false);
+  if (!options.is_object()) return 0;
+  const auto it = options.find(kDriverOption);
+  return it != options.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
 }
 
 std::optional<int> gpu_capability(const Hardware& hardware) {

@@ -244,6 +244,7 @@ class FleetWorker {
     const bool ready = reach([&] {
       refusal.reset();
       try {
+        require_driver(*job);
         prepared = prepare(*job);
       } catch (const Error& e) {
         if (may_pass(e)) throw;
@@ -348,6 +349,20 @@ class FleetWorker {
   // The same of a thing is said once.
   void say_once(const std::string& thing, const std::string& text) {
     if (std::exchange(said_[thing], text) != text) say_(text);
+  }
+
+  // Whoever measures with another driver than a campaign is for would file times of other code.
+  void require_driver(const db::Job& job) {
+    if (!options_.gpu) return;
+    const std::optional<db::Campaign> campaign = store_->campaign(job.campaign);
+    const int64_t due = campaign ? db::driver_of(campaign->key) : 0;
+    if (due != 0 && due != options_.gpu->driver)
+      throw Error(Status::kUnsupported, "job " + job.uuid,
+                  fmt::format("the driver makes machine code of its candidates, and is to be of "
+                              "CUDA {}; this worker's is of {}",
+                              db::driver_text(due), db::driver_text(options_.gpu->driver)),
+                  "submit the campaign again while workers have this driver, or measure where that "
+                  "one is");
   }
 
   // A job as the runner takes it.

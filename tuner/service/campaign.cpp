@@ -67,14 +67,14 @@ class Driver {
     const CampaignLock lock(*store_, files.lock, campaign_.uuid);
     take_campaign();
     WorkCache cache(files.work);
-    release_dead(*store_, campaign_.uuid, on_.machine);
+    release_dead(*store_, campaign_.uuid);
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet, start});
     Runner runner(runner_options(options_, on_.target, cancel_));
     CampaignContext context = measuring_context(options_, *store_, backend_, runner, meter, account,
                                                 on_, policy_, cancel_);
     context.campaign = campaign_.uuid;
-    context.owner = owner_name(on_.machine);
+    context.owner = owner_name();
     context.cache = &cache;
     // They refer to the context, also where an error ends the campaign early.
     const auto end_runs = [](std::vector<std::unique_ptr<TaskRun>>* runs) { runs->clear(); };

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "db/store/hash.h"
+#include "db/store/host_records.h"
 #include "db/store/place.h"
 #include "vm/base/error.h"
 
@@ -43,18 +44,20 @@ std::string where_numbers_hold() {
       .substr(0, 12);
 }
 
-std::string host_part(const db::Machine& machine) {
-  return fmt::format("{}/{}", machine.hostname, where_numbers_hold());
+// Of the host, whatever it measures on: who tuned for one of its GPUs is as dead as who did for its
+// CPU.
+std::string host_part() {
+  return fmt::format("{}/{}", db::host_machine().hostname, where_numbers_hold());
 }
 
 }  // namespace
 
-std::string owner_name(const db::Machine& machine) {
-  return fmt::format("{}:{}:{}", host_part(machine), ::getpid(), start_time(::getpid()));
+std::string owner_name() {
+  return fmt::format("{}:{}:{}", host_part(), ::getpid(), start_time(::getpid()));
 }
 
-void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine) {
-  const std::string here = host_part(machine);
+void release_dead(db::Store& store, const db::Uuid& campaign) {
+  const std::string here = host_part();
   for (const std::string& owner : store.lease_owners(campaign)) {
     const size_t a = owner.find(':'), b = owner.rfind(':');
     if (a == std::string::npos || a == b || owner.substr(0, a) != here) continue;

@@ -9,10 +9,10 @@ namespace nimble::tuner {
 
 // Names this process as an owner of leases: "host/where numbers of processes hold:process:start
 // time".
-std::string owner_name(const db::Machine& machine);
-// Gives back what dead processes of this machine hold. Of one before the last boot, or of another
+std::string owner_name();
+// Gives back what dead processes of this host hold. Of one before the last boot, or of another
 // container, nobody here can tell: its leases run out.
-void release_dead(db::Store& store, const db::Uuid& campaign, const db::Machine& machine);
+void release_dead(db::Store& store, const db::Uuid& campaign);
 
 // The files that whoever works at a campaign keeps beside its database on this machine
 // (db::local_prefix). Whether they tune at once or serve a fleet, they meet at the same ones.

@@ -7,6 +7,7 @@
 #include "tuner/search/search.h"
 #include "tuner/service/publisher.h"
 #include "tuner/service/task_run.h"
+#include "tuner/service/tuning_machine.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
@@ -87,7 +88,7 @@ Packed pack_campaign(db::Store& store, Backend& backend, const trust::SigningKey
                     target,
                     submission.policy,
                     store.campaign(out.campaign).value(),
-                    store.put(tuned::toolchain_record(target)),
+                    store.put(toolchain_on(target, 0)),
                     nullptr,
                     options.compile_threads,
                     say};

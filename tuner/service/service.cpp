@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "db/store/gpu_records.h"
 #include "db/store/pages.h"
 #include "db/store/place.h"
 #include "tuner/fleet/patience.h"
@@ -209,7 +210,7 @@ class Service {
         target_on(submission.target, store_->hardware(now->key.hardware).value_or(db::Hardware{}));
     check_version(*now, s.target);
     s.cache = std::make_unique<WorkCache>(files.work);
-    const db::Hash toolchain = store_->put(tuned::toolchain_record(s.target));
+    const db::Hash toolchain = store_->put(toolchain_on(s.target, db::driver_of(now->key)));
     auto& place = served_[campaign.uuid];
     place = std::move(s);
     try {

@@ -6,8 +6,10 @@
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/tuned.h"
+#include "db/store/gpu_records.h"
 #include "tuner/fleet/case_record.h"
 #include "tuner/service/submission_group.h"
+#include "tuner/service/tuning_machine.h"
 #include "vm/base/error.h"
 #include "vm/base/json_text.h"
 #include "vm/base/stage.h"
@@ -214,6 +216,7 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
   submission_of(text);  // what nobody could read is not stored
   const kernels::TargetInfo target = kernels::target_by_name(submission.target);
   tuned::require_toolchain(target);  // a campaign is of its version
+  const int64_t driver = driver_of_fleet(store, target, hardware);
   db::Uuid campaign;
   const Stage stage("submit");
   store.transaction([&] {
@@ -223,12 +226,13 @@ db::Uuid submit(db::Store& store, const Submission& submission, const db::Hash& 
     key.digest = digest;
     key.hardware = hardware;
     key.seed = submission.seed;
-    const db::Toolchain toolchain = tuned::toolchain_record(target);
-    key.options = json{{kSubmissionOption, digest},
-                       {"target", target.level},
-                       {"codegen", toolchain.codegen_version},
-                       {"backend", toolchain.version}}
-                      .dump();
+    const db::Toolchain toolchain = toolchain_on(target, driver);
+    json options{{kSubmissionOption, digest},
+                 {"target", target.level},
+                 {"codegen", toolchain.codegen_version},
+                 {"backend", toolchain.version}};
+    if (driver != 0) options[db::kDriverOption] = driver;
+    key.options = options.dump();
     const db::Store::OpenedCampaign opened = store.open_campaign(key, budget_s, command);
     campaign = opened.campaign.uuid;
     if (!opened.is_new) {

@@ -99,7 +99,7 @@ TableTrial try_table(const TableTrialOptions& options, Backend& backend,
   CampaignContext context =
       measuring_context(o, *store, backend, runner, meter, account, on, model.policy, cancel);
   context.campaign = out.campaign;
-  context.owner = owner_name(on.machine);
+  context.owner = owner_name();
   meter.task(out.label, 0);
   try {
     TaskRun run(context, task, workload->threads);

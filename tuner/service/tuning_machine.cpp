@@ -1,6 +1,7 @@
 #include "tuner/service/tuning_machine.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "compiler/kernels/targets.h"
 #include "compiler/tuned/tuned.h"
@@ -57,7 +58,26 @@ std::string best_level_of(const db::Hardware& hardware, int capability) {
   return level;
 }
 
+bool is_assembly(const kernels::TargetInfo& target) {
+  const std::optional<GpuTarget> code = gpu_target(target.level);
+  return code && code->assembly;
+}
+
+// That a worker's record names (FleetWorker); 0 if it names none.
+int64_t driver_of_worker(const db::Worker& worker) {
+  const nlohmann::json said = nlohmann::json::parse(worker.capabilities, nullptr, false);
+  if (!said.is_object() || !said.contains("gpu") || !said["gpu"].is_object()) return 0;
+  const auto it = said["gpu"].find("driver");
+  return it != said["gpu"].end() && it->is_number_integer() ? it->get<int64_t>() : 0;
+}
+
 }  // namespace
+
+db::Toolchain toolchain_on(const kernels::TargetInfo& target, int64_t driver) {
+  db::Toolchain out = tuned::toolchain_record(target);
+  if (driver != 0 && is_assembly(target)) out.flags += " driver=" + db::driver_text(driver);
+  return out;
+}
 
 kernels::TargetInfo target_on(const std::string& level, const db::Hardware& hardware) {
   const std::optional<int> capability = db::gpu_capability(hardware);
@@ -104,18 +124,36 @@ db::Hardware gpu_of_fleet(db::Store& store, const kernels::TargetInfo& target) {
               "say which is to measure with --hardware: " + list);
 }
 
+int64_t driver_of_fleet(db::Store& store, const kernels::TargetInfo& target,
+                        const db::Hash& hardware) {
+  if (!is_assembly(target)) return 0;
+  const std::optional<db::Hardware> kind = store.hardware(hardware);
+  if (kind && kind->isa == db::kAnyGpu) return 0;
+  int64_t newest = 0;
+  for (const db::LiveWorker& w : store.live_workers())
+    if (w.hardware == hardware) newest = std::max(newest, driver_of_worker(w.worker));
+  if (newest > 0) return newest;
+  try {
+    if (const GpuFacts here = rt::cuda_facts(); db::key_of(db::gpu_hardware(here)) == hardware)
+      return here.driver;
+  } catch (const Error& e) {  // there is none here
+    if (e.status() == Status::kInvalidArgument) throw;
+  }
+  throw Error(Status::kNotFound, "--target " + target.level,
+              "the driver makes machine code of it, and no worker that is alive on such a GPU "
+              "tells which driver that is",
+              "begin one: nimble worker --db PLACE --device gpu");
+}
+
 TuningMachine tuning_machine(const std::string& name) {
   TuningMachine out;
   out.target = kernels::target_by_name(name);
   if (out.target.is_gpu()) {
     const GpuFacts gpu = gpu_that_runs(out.target);
     tuned::require_toolchain(out.target);
-    out.toolchain = tuned::toolchain_record(out.target);
-    // Of assembly the driver makes the machine code, which another one may make otherwise.
-    if (gpu_target(out.target.level)->assembly)
-      out.toolchain.flags +=
-          fmt::format(" driver={}.{}", gpu.driver / 1000, gpu.driver % 1000 / 10);
+    out.toolchain = toolchain_on(out.target, gpu.driver);
     out.hardware = db::gpu_hardware(gpu);
+    out.machine = db::gpu_machine(gpu);
     // Others of the architecture may have more of it.
     out.target.shared_bytes = std::min(out.target.shared_bytes, gpu.shared_bytes);
   } else {
@@ -126,8 +164,8 @@ TuningMachine tuning_machine(const std::string& name) {
           "tune on the machine that the code is for");
     out.toolchain = tuned::toolchain_record();
     out.hardware = db::host_hardware();
+    out.machine = db::host_machine();
   }
-  out.machine = {{}, db::host_machine().hostname, db::key_of(out.hardware)};
   return out;
 }
 

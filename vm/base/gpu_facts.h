@@ -18,6 +18,9 @@ struct GpuFacts {
 
   std::string slot = {};  // of this card, on the machine's bus: "0000:3b:00"; empty: nobody says
   int driver = 0;         // CUDA's version that its driver has: 13000 of 13.0
+  // Of this card, or of the part of it that the driver shows as one; nobody else's in the world:
+  // "GPU-" or "MIG-" and this is its name in nvidia-smi. Empty: the driver does not say.
+  std::string uuid = {};
 };
 
 }  // namespace nimble

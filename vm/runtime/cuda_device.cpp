@@ -37,6 +37,19 @@ int chosen_ordinal() {
   return ordinal;
 }
 
+// "6f1c2a50-…", as nvidia-smi has it behind "GPU-"; empty if the driver does not say.
+std::string uuid_of(const CudaDriver& driver, int device) {
+  std::array<unsigned char, 16> bytes{};
+  if (!driver.cuDeviceGetUuid_v2 ||
+      driver.cuDeviceGetUuid_v2(bytes.data(), device) != cuda::kSuccess ||
+      std::all_of(bytes.begin(), bytes.end(), [](unsigned char b) { return b == 0; }))
+    return {};
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); ++i)
+    out += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
+  return out;
+}
+
 }  // namespace
 
 bool has_lost_gpu() {
@@ -82,6 +95,7 @@ CudaDeviceInfo cuda_device_info(const CudaDriver& driver) {
   if (driver.cuDeviceGetAttribute(&bus, cuda::kPciBus, device) == cuda::kSuccess &&
       driver.cuDeviceGetAttribute(&slot, cuda::kPciSlot, device) == cuda::kSuccess)
     info.slot = fmt::format("{:04x}:{:02x}:{:02x}", description(cuda::kPciDomain), bus, slot);
+  info.uuid = uuid_of(driver, device);
   info.driver = driver.version();
   size_t bytes = 0;
   driver.check(driver.cuDeviceTotalMem_v2(&bytes, device), "cuDeviceTotalMem");

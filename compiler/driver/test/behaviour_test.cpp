@@ -2,9 +2,16 @@
 // outlive the run, several entries, errors of the compiler itself.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "compiler/driver/test/harness.h"
+#include "compiler/ir/layout.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
+#include "compiler/kernels/templates/dense.h"
 #include "compiler/reference/reference.h"
+#include "vm/base/device_number.h"
 #include "vm/executable/writer.h"
 
 namespace nimble::driver::testing {
@@ -226,6 +233,82 @@ TEST(Behaviour, TheCompilerRefusesWithPlaceAndRemedy) {
                               options_of(unknown));
             }).status(),
             Status::kInvalidArgument);
+}
+
+// u8 rows times weights of i8 for a machine that multiplies bytes only beside small ones.
+class Promises : public ::testing::Test {
+ protected:
+  // What is said of a product that promises 64 of its weights, a parameter behind %x or a binding;
+  // "" if nothing is.
+  std::string product(const std::string& parameter, const std::string& binding) const {
+    CompileOptions options = options_of({"default"});
+    options.target = target_;
+    const std::string text = fmt::format(
+        "fn @main(%x: Tensor[(n, 4), u8]{}) {{\n{}"
+        "  let %y = packed_matmul(%x, %w) {{layout = \"{}\", n = 5, k = 4, out = i32, "
+        "max_weight = 64}};\n"
+        "  %y\n}}",
+        parameter, binding, layout_);
+    try {
+      driver::compile(ir::parse_module(text, "model.nir"), options);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.status(), Status::kInvalidArgument) << e.what();
+      return e.what();
+    }
+    return "";
+  }
+  std::string packed(int64_t largest) const {
+    return fmt::format(
+        "  let %w = pack(i8[4, 5]{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, -11, {}, 13, 14, 15, 16, 17, 18, "
+        "19, 20}}) {{layout = \"{}\"}};\n",
+        largest, layout_);
+  }
+
+  const kernels::TargetInfo target_ = kernels::target_by_name("x86-64-v3");
+  const std::string layout_ =
+      kernels::dense_layout(target_, DType::kU8, DType::kI8, /*n=*/5, /*most=*/64);
+};
+
+// A text may promise anything of its weights; kernels would add up in 16 bits that overflow.
+TEST_F(Promises, OfConstantWeightsAreLookedAfter) {
+  for (const int64_t kept : {64, -64, 0}) EXPECT_EQ(product("", packed(kept)), "") << kept;
+  for (const int64_t broken : {65, -65, -128})
+    EXPECT_THAT(product("", packed(broken)),
+                ::testing::AllOf(
+                    ::testing::HasSubstr("model.nir:3:"),
+                    ::testing::HasSubstr(fmt::format("a weight of the size {} breaks the promise "
+                                                     "max_weight = 64 of packed_matmul",
+                                                     std::abs(broken))),
+                    ::testing::HasSubstr("drop the attribute")));
+}
+
+TEST_F(Promises, OfOtherWeightsAreRefused) {
+  std::string extents;
+  for (const ir::Dim& d : ir::parse_layout(layout_)->packed_dims(4, 5))
+    extents += (extents.empty() ? "" : ", ") + d.str();
+  const std::string parameter = fmt::format(", %w: Tensor[({}), i8]", extents);
+  EXPECT_THAT(product(parameter, ""),
+              ::testing::AllOf(::testing::HasSubstr("model.nir:2:"),
+                               ::testing::HasSubstr("packed_matmul promises max_weight = 64 of "
+                                                    "weights that are not constant")));
+}
+
+// What a device other than the CPU reads of a constant is that constant.
+TEST(Behaviour, PromisesOfTheCompilersOwnHoldOnAnyDevice) {
+  for (const int32_t device : {kCpuDevice, kStandInDevice}) {
+    CompileOptions options = options_of({"default"});
+    options.target = kernels::target_by_name("x86-64-v3");
+    options.device = device;
+    const exec::Executable e = driver::compile(
+        ir::parse_module(
+            "fn @main(%x: Tensor[(n, 4), u8]) {"
+            "  let %y = matmul(%x, i8[4, 2]{64, -64, 1, 0, 64, 64, 7, -7}) {out = i32};"
+            "  %y }"),
+        options);
+    EXPECT_TRUE(std::any_of(e.kernels.begin(), e.kernels.end(), [](const exec::Kernel& k) {
+      return k.workload.find("max_weight") != std::string::npos;
+    })) << device;
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/cuda.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/kernel_set.h"
+#include "compiler/driver/vendor_versions.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "db/store/gpu_records.h"
@@ -48,12 +49,7 @@ class TunedGpu : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "nimble-tuned-gpu-XXXXXX";
     folder_ = mkdtemp(pattern.data());
     store_ = db::Store::open(folder_ + "/tuning.db");
-    passes::PassContext context;
-    context.target = cpu_;
-    context.gpu = hopper_;
-    context.device = kCudaDevice;
-    const ir::Module lowered = passes::run_pipeline(module(), context);
-    for (WorkloadUse& use : workloads_of(lowered))
+    for (WorkloadUse& use : uses(kProgram))
       (use.device == kCudaDevice ? product_ : softmax_) = std::move(use);
     ASSERT_EQ(product_.source, "matmul+relu");
     ASSERT_EQ(softmax_.source, "softmax");
@@ -62,7 +58,16 @@ class TunedGpu : public ::testing::Test {
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
 
-  static ir::Module module() { return ir::infer_types(ir::parse_module(kProgram)); }
+  static ir::Module module(const std::string& program) {
+    return ir::infer_types(ir::parse_module(program));
+  }
+  std::vector<WorkloadUse> uses(const std::string& program) const {
+    passes::PassContext context;
+    context.target = cpu_;
+    context.gpu = hopper_;
+    context.device = kCudaDevice;
+    return workloads_of(passes::run_pipeline(module(program), context));
+  }
   // A configuration that is not the default one.
   static tuned::Candidate other(const kernels::Workload& w, const kernels::TargetInfo& target) {
     const kernels::Template* t = kernels::template_for(w, target);
@@ -145,7 +150,8 @@ class TunedGpu : public ::testing::Test {
       throw std::out_of_range(source);
     }
   };
-  Compiled compiled(std::optional<db::Hardware> gpu, std::vector<kernels::TargetInfo> gpus) const {
+  Compiled compiled(std::optional<db::Hardware> gpu, std::vector<kernels::TargetInfo> gpus,
+                    const std::string& program = kProgram) const {
     const auto source = tuned::database_source(store_, db::host_hardware(), std::move(gpu));
     CompileOptions options;
     options.target = cpu_;
@@ -153,7 +159,7 @@ class TunedGpu : public ::testing::Test {
     options.gpus = std::move(gpus);
     options.tuned = source.get();
     Compiled out;
-    out.executable = driver::compile(module(), options, &out.report);
+    out.executable = driver::compile(module(program), options, &out.report);
     return out;
   }
 
@@ -239,6 +245,43 @@ TEST_F(TunedGpu, AVendorsRoutineThatWonIsServed) {
     EXPECT_EQ(call.routine, "cublaslt.matmul");
     EXPECT_EQ(call.library, "cuBLASLt 13.7.9");
   }
+}
+
+// Before cuBLASLt was told that it may round, its f32 was measured in the place of its TF32: the
+// same routine of the same version, and yet no exact record. It is used as one of other code is.
+TEST_F(TunedGpu, AVendorsRoutineThatMayRoundIsOtherCode) {
+  std::string program = kProgram;
+  const std::string product = "matmul(%x, %w)";
+  program.insert(program.find(product) + product.size(), " {tf32 = true}");
+  WorkloadUse rounded;
+  for (WorkloadUse& use : uses(program))
+    if (use.device == kCudaDevice) rounded = std::move(use);
+  const ScopedVariable named("NIMBLE_CUBLASLT", "off");
+  for (const auto& [code, outcome] :
+       {std::pair("cublaslt.matmul cuBLASLt 13.7.9", Outcome::kStale),
+        std::pair("cublaslt.matmul+tf32 cuBLASLt 13.7.9", Outcome::kTuned)}) {
+    std::filesystem::remove_all(folder_ + "/tuning.db");
+    store_ = db::Store::open(folder_ + "/tuning.db");
+    record(rounded, {tuned::kVendorTemplate, {}, "cublaslt.matmul"}, hopper_, h100_, code);
+    const Compiled c = compiled(h100_, {hopper_}, program);
+    EXPECT_EQ(c.of("matmul+relu").outcome, outcome) << code << ": " << c.of("matmul+relu").reason;
+    const exec::VendorCall call = exec::vendor_call_of(c.config_of("matmul+relu"));
+    EXPECT_TRUE(call.tf32);
+    EXPECT_EQ(call.library, "cuBLASLt 13.7.9") << code;
+  }
+}
+
+TEST(VendorCode, NamesTheVersionAndWhetherFactorsMayBeRounded) {
+  exec::VendorCall call;
+  call.routine = "cublaslt.matmul";
+  call.library = "cuBLASLt 13.7.9";
+  EXPECT_EQ(code_of_call(call), "cublaslt.matmul cuBLASLt 13.7.9");
+  call.tf32 = true;
+  EXPECT_EQ(code_of_call(call), "cublaslt.matmul+tf32 cuBLASLt 13.7.9");
+  EXPECT_EQ(version_in(code_of_call(call), call.routine), call.library);
+  EXPECT_EQ(version_in("cublaslt.matmul cuBLASLt 13.7.9", call.routine), call.library);
+  call.library.clear();
+  EXPECT_EQ(version_in(code_of_call(call), call.routine), "");
 }
 
 // Any version would do where none is named, and none was measured.

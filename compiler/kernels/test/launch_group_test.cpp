@@ -388,6 +388,21 @@ TEST_F(LaunchGroupRules, RegistersAreOfOneNumberOfColumns) {
               HasSubstr("begin at multiples of 4 registers"));
 }
 
+// In one launch sums that begin ahead of the steps would go on from step to step, and with a launch
+// for each they would begin anew.
+TEST_F(LaunchGroupRules, SumsOfStepsBeginInThem) {
+  const Dim n = k.symbol("n");
+  const auto fault = [&](std::vector<StmtRef> ahead, std::vector<StmtRef> step) {
+    ahead.push_back(loop(LoopKind::kSteps, "t", 0, n, seq(std::move(step))));
+    return verify(k.body(std::move(ahead)));
+  };
+  const std::vector<StmtRef> product = {dot(), group_commit(), group_wait(0), stored()};
+  EXPECT_THAT(fault(ready(), product), HasSubstr("a step writes sum, which was made ready"));
+  std::vector<StmtRef> whole = {zero(), group_fence()};
+  whole.insert(whole.end(), product.begin(), product.end());
+  EXPECT_EQ(fault({copies(), async_wait(0), proxy_fence(), meet()}, whole), "");
+}
+
 // Shared memory begins where the widest swizzle of its buffers may.
 TEST(LaunchGroup, SharedMemoryIsAligned) {
   KernelBuilder k("k");

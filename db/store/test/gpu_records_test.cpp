@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "db/store/hash.h"
 #include "db/store/host_records.h"
 
 namespace nimble::db {
@@ -51,6 +52,37 @@ TEST(GpuRecords, AnythingElseIsOtherHardware) {
   quiet.l2_bytes = quiet.memory_khz = 0;  // a driver that does not say
   EXPECT_EQ(gpu_hardware(quiet).topology, "132 multiprocessors, 79 GiB");
   EXPECT_EQ(last_cache_bytes(gpu_hardware(quiet)), 0);
+}
+
+// Hosts may share a name and cards move, and one card is met by several programs.
+TEST(GpuRecords, AMachineIsTheCardWhereverItIsMet) {
+  GpuFacts card = h100();
+  card.slot = "0000:3b:00";
+  card.uuid = "6f1c2a50-0000-4000-8000-000000000001";
+  const Machine m = gpu_machine(card);
+  EXPECT_TRUE(is_uuid(m.uuid)) << m.uuid;
+  EXPECT_EQ(m.hostname, host_machine().hostname + " GPU 0000:3b:00");
+  EXPECT_EQ(m.hardware, key_of(gpu_hardware(card)));
+  GpuFacts moved = card;
+  moved.slot = "0000:5e:00";
+  moved.driver = 13010;
+  EXPECT_EQ(gpu_machine(moved).uuid, m.uuid);
+  GpuFacts another = card;  // at the same place of a host of the same name
+  another.uuid.back() = '2';
+  EXPECT_EQ(gpu_machine(another).hostname, m.hostname);
+  EXPECT_NE(gpu_machine(another).uuid, m.uuid);
+  GpuFacts part = card;  // what its driver shows of it has changed: other hardware
+  part.multiprocessors = 66;
+  EXPECT_NE(gpu_machine(part).uuid, m.uuid);
+}
+
+TEST(GpuRecords, AMachineWithoutAUuidIsItsName) {
+  GpuFacts card = h100();
+  card.slot = "0000:3b:00";
+  EXPECT_EQ(gpu_machine(card).uuid, "") << "the database makes one of name and hardware";
+  EXPECT_EQ(gpu_machine(card).hostname, host_machine().hostname + " GPU 0000:3b:00");
+  card.slot.clear();
+  EXPECT_EQ(gpu_machine(card).hostname, host_machine().hostname);
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ class GpuWorkerTest : public FleetTest {
     work_options.gpu = rt::cuda_facts();
   }
   // As job(), of kernels of the GPU.
-  db::NewJob gpu_job(const std::vector<std::string>& kernels, int64_t n = 64) {
-    db::NewJob out = job(kernels, n, {}, "sm_90a");
+  db::NewJob gpu_job(const std::vector<std::string>& kernels, int64_t n = 64,
+                     const db::Uuid& campaign = {}) {
+    db::NewJob out = job(kernels, n, campaign, "sm_90a");
     out.hardware = store->put(db::gpu_hardware(*work_options.gpu));
     for (size_t i = 0; i < out.trials.size(); ++i) {
       const db::Digest digest =
@@ -92,6 +93,25 @@ TEST_F(GpuWorkerTest, JobsOfCpusAndOfGpusAreDoneByTheirOwn) {
   work_options.program = NIMBLE_FAULT_WORKER;
   EXPECT_EQ(work().jobs, 1) << said;
   EXPECT_EQ(store->job(cpus)->state, db::JobState::kDone);
+}
+
+// The driver makes machine code of assembly: another one's times are of other code.
+TEST_F(GpuWorkerTest, ACampaignOfAnotherDriverIsPassedOver) {
+  const auto campaign_of = [&](int driver) {
+    db::CampaignKey key = fleet->world.key;
+    key.options = fmt::format(R"({{"driver":{}}})", driver);
+    return store->create_campaign(key, 300, "test");
+  };
+  const db::Uuid older = campaign_of(12080), own = campaign_of(work_options.gpu->driver);
+  const db::Uuid left = store->publish(gpu_job({"copy"}, 64, older));
+  const db::Uuid done = store->publish(gpu_job({"copy"}, 64, own));
+  const FleetTally tally = work();
+  EXPECT_EQ(tally.jobs, 1) << said;
+  EXPECT_EQ(store->job(done)->state, db::JobState::kDone) << said;
+  EXPECT_EQ(store->job(left)->state, db::JobState::kQueued);
+  ASSERT_TRUE(tally.passed_over.contains(older)) << said;
+  EXPECT_THAT(tally.passed_over.at(older),
+              HasSubstr("is to be of CUDA 12.8; this worker's is of 13.0"));
 }
 
 TEST_F(GpuWorkerTest, OnlyItsOwnCardAndWhoWantsTheWholeMachineKeepItWaiting) {

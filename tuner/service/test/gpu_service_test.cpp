@@ -1,6 +1,8 @@
 // Campaigns of a service for GPUs, which the service's machine need not have: hardware and target
 // of a campaign, what is expected of candidates, and a fleet whose workers measure on a stand-in
 // for the driver.
+#include <set>
+
 #include "compiler/kernels/targets.h"
 #include "db/store/gpu_records.h"
 #include "tuner/measure/test/gpu_fault_executable.h"
@@ -77,21 +79,40 @@ TEST(TuningMachine, OfAssemblyTheToolchainNamesTheDriver) {
   EXPECT_EQ(assembly.version, machine_code.version);
 }
 
+// A card is one machine, whether a campaign of this process measures on it or a fleet's worker.
+TEST(TuningMachine, OfAGpuIsTheCardAsAWorkerNamesIt) {
+  const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
+  standin_cuda(NIMBLE_STANDIN_CUDA).reset();
+  try {
+    tuned::require_toolchain(hopper());
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const db::Machine here = tuning_machine("sm_90a").machine;
+  const db::Machine workers = db::gpu_machine(rt::cuda_facts());
+  EXPECT_FALSE(here.uuid.empty());
+  EXPECT_EQ(here.uuid, workers.uuid);
+  EXPECT_EQ(here.hostname, workers.hostname);
+  EXPECT_THAT(here.hostname, HasSubstr(" GPU 0000:3b:00"));
+  EXPECT_EQ(here.hardware, workers.hardware);
+}
+
 class GpuServiceTest : public ServiceTest {
  protected:
-  Submission gpu_submission(const std::string& model = kCopy) const {
+  Submission gpu_submission(const std::string& model = kCopy,
+                            const kernels::TargetInfo& target = hopper()) const {
     Submission s = submission();
     const ir::Module typed = ir::infer_types(ir::parse_module(model));
     passes::PassContext context;
     context.target = kernels::detect_host();
-    context.gpu = hopper();
+    context.gpu = target;
     context.device = kCudaDevice;
     PointOptions points;
     points.largest = 64;
     points.representative = 16;
     s.tasks = tuning_tasks(passes::run_pipeline(typed, context), model_points(typed, points),
-                           hopper(), nullptr);
-    s.target = hopper().level;
+                           target, nullptr);
+    s.target = target.level;
     return s;
   }
   // The card's facts are asked in this process, since a child of it may not use the driver.
@@ -175,6 +196,7 @@ TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
   const GpuFacts first = rt::cuda_facts();
   GpuFacts second = first;
   second.slot = "0000:3c:00";
+  second.uuid.back() = '1';
   const db::Hardware gpu = db::gpu_hardware(first);
   const db::Uuid uuid = submit(*store, gpu_submission(), store->put(gpu), 3, "test");
   start_gpu_worker("a", first);
@@ -206,6 +228,51 @@ TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
   EXPECT_THAT(store->tasks(uuid).at(0).detail, HasSubstr("\"pruned\""));
   for (const db::Consumption& c : store->consumption(uuid))
     EXPECT_THAT(c.hostname, HasSubstr(" GPU 0000:3"));
+}
+
+// Records of assembly name the driver that made machine code of it, a fleet's as those of one
+// machine: a campaign is of the driver that its workers have.
+TEST_F(GpuServiceTest, ACampaignOfAssemblyIsOfItsWorkersDriver) {
+  const kernels::TargetInfo assembly = kernels::target_by_name("compute_80");
+  try {
+    tuned::require_toolchain(assembly);
+  } catch (const Error& e) {
+    GTEST_SKIP() << e.what();
+  }
+  const ScopedVariable none("NIMBLE_CUDA_DRIVER", "/nowhere/libcuda.so.1");
+  const Submission s = gpu_submission(kCopy, assembly);
+  const GpuFacts gpu = {"NVIDIA L40", 89, 142, 101376, 96 << 20, uint64_t{48} << 30};
+  const db::Hash hardware = store->put(db::gpu_hardware(gpu));
+  const auto submitted = [&] { return submit(*store, s, hardware, 3, "test"); };
+  EXPECT_THAT(refusal(submitted, Status::kNotFound), HasSubstr("no worker that is alive"));
+  const auto begin_worker = [&](int driver) {
+    db::Worker worker;
+    worker.machine = store->put(db::gpu_machine(gpu));
+    worker.name = "box";
+    worker.pid = 1;
+    worker.version = "1";
+    worker.capabilities = fmt::format(R"({{"gpu":{{"driver":{}}}}})", driver);
+    store->add(worker);
+  };
+  begin_worker(12080);
+  const db::Uuid first = submitted();
+  EXPECT_EQ(submitted(), first);
+  EXPECT_EQ(db::driver_of(store->campaign(first)->key), 12080);
+  begin_worker(13000);
+  const db::Uuid second = submitted();
+  EXPECT_NE(second, first) << "after an update it is another one";
+  EXPECT_EQ(db::driver_of(store->campaign(second)->key), 13000);
+  // As `nimble tune` names it (OfAssemblyTheToolchainNamesTheDriver).
+  const db::Toolchain named = toolchain_on(assembly, 13000);
+  EXPECT_EQ(named.flags, tuned::toolchain_record(assembly).flags + " driver=13.0");
+  std::set<db::Hash> known;
+  for (const db::Toolchain& t : store->toolchains()) known.insert(db::key_of(t));
+  EXPECT_TRUE(known.contains(db::key_of(named)));
+  EXPECT_TRUE(known.contains(db::key_of(toolchain_on(assembly, 12080))));
+  // Of machine code the driver makes nothing, and for whom a packed one is nobody knows.
+  EXPECT_EQ(driver_of_fleet(*store, hopper(), hardware), 0);
+  EXPECT_EQ(driver_of_fleet(*store, assembly, store->put(any_gpu(assembly))), 0);
+  EXPECT_EQ(toolchain_on(hopper(), 13000).flags, tuned::toolchain_record(hopper()).flags);
 }
 
 // For a machine that reaches nobody: all of it is in a file, and comes back as one that merges.

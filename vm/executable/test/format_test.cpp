@@ -397,7 +397,7 @@ TEST_F(FileFormatTest, DataOfTwoConstantsDoesNotOverlap) {
 }
 
 // Files hold the numbers: a row of Sections.def that moves makes old files other ones.
-TEST(Format, SectionsKeepTheirNumbers) {
+TEST(FormatTest, SectionsKeepTheirNumbers) {
   const std::pair<uint32_t, Section> sections[] = {
       {1, Section::kFunctions},   {4, Section::kKernels}, {10, Section::kImageData},
       {11, Section::kPortable},   {14, Section::kGpu},    {16, Section::kGpuSteps},

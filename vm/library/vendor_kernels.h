@@ -1,5 +1,5 @@
-// What makes the routines of vendors' libraries ready: in vm/library a file for each library, or for
-// a routine.
+// What makes the routines of vendors' libraries ready: in vm/library a file for each library, or
+// for a routine.
 #pragma once
 
 #include "vm/library/registry.h"

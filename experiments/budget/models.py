@@ -7,7 +7,6 @@ the Hugging Face folder of its package.
 import contextlib
 import dataclasses
 import io
-from collections.abc import Callable
 
 import torch
 from torch import nn

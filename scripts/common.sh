@@ -18,6 +18,28 @@ usage_error() { # PROBLEM
   exit 2
 }
 
+# Runs tests, prints a line of them, and what they wrote where one fails; failed_tests has the
+# names of those that do. Of a program of GoogleTest there must be tests that its filter leaves.
+failed_tests=()
+run_tests() { # NAME COMMAND…
+  local name=$1 start=$SECONDS log
+  shift
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1 && ! grep -q 'Running 0 tests' "$log"; then
+    printf '%-40s ok %4d s  %s\n' "$name" $((SECONDS - start)) \
+      "$(grep -E '^\[  PASSED  \]|^\[  SKIPPED \] [0-9]' "$log" | tr '\n' ' ' || true)"
+  else
+    failed_tests+=("$name")
+    tail -n 60 "$log"
+    printf '%-40s FAILED\n' "$name"
+  fi
+  rm -f "$log"
+}
+# Ends with an error if any has failed.
+end_of_tests() {
+  [[ ${#failed_tests[@]} -eq 0 ]] || fail "these failed: ${failed_tests[*]}" "see above"
+}
+
 # Prints the comment at the top of the script as its help.
 print_help() {
   sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"

@@ -4,17 +4,12 @@ Each becomes one ONNX file by the exporter of TorchScript, its sizes dynamic; al
 the Hugging Face folder of its package.
 """
 
-import contextlib
 import dataclasses
-import io
-from collections.abc import Callable
 
-import torch
 from torch import nn
 
 from experiments.exporters import worker
-from experiments.exporters.catalogue import (TORCHSCRIPT, Entry, Input, always, below, collect,
-                                             floats, keep)
+from experiments.exporters.catalogue import Entry, Input, always, below, collect, floats, keep
 
 
 class Encoder(nn.Module):
@@ -86,13 +81,7 @@ class Model:
             from experiments.minilm.model import folder as minilm
             return str(minilm())
         path = folder / f"{self.prefix}{self.name}.onnx"
-        if not path.exists():
-            part = folder / f"{self.prefix}{self.name}.part"
-            with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
-                torch.manual_seed(worker.SEED)
-                module = self.entry.make(TORCHSCRIPT).eval()
-                worker.export(self.entry, TORCHSCRIPT, module, str(part))
-            part.rename(path)
+        worker.export_once(self.entry, path)
         return str(path)
 
 

@@ -8,13 +8,12 @@ machine does in between does not look like a slow shape.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 import time
 
 from experiments.churn import chart, visits
-from experiments.harness import flags, systems
+from experiments.harness import flags, report, systems
 from experiments.harness import experiment as experiments
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
 
@@ -175,7 +174,7 @@ def check(reference, pair, name, tolerance):
 
 class Run:
     def __init__(self, options, arguments):
-        from experiments.harness import machine, models, report
+        from experiments.harness import machine, models
         self.options = options
         effort = QUICK if options.quick else FULL
         self.count, self.runs = options.visits or effort["visits"], effort["runs"]
@@ -215,15 +214,9 @@ class Run:
     def load_partial(self):
         if not (self.options.resume and self.partial.exists()):
             return {}
-        saved = json.loads(self.partial.read_text(encoding="utf-8"))
-        changed = [k for k, v in self.settings().items() if saved["settings"].get(k) != v]
-        if changed:
-            raise ExperimentError(f"{self.partial}: made with other settings "
-                                  f"({', '.join(changed)}); run without --resume")
-        return saved["records"]
+        return report.read_partial(self.partial, self.settings())["records"]
 
     def execute(self):
-        from experiments.harness import report
         from experiments.studies import output
         records = self.load_partial()
         for name in self.names:
@@ -239,10 +232,9 @@ class Run:
                 print(f"  {error}", file=sys.stderr)
             report.write_json(self.partial, {"settings": self.settings(), "records": records})
         result = self.assemble(records)
-        output.write(self.stem, result, chart.markdown(result),
-                     lambda figure: chart.draw(figure, result))
+        code = output.finish(self.stem, result, chart)
         self.partial.unlink()
-        return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+        return code
 
     def measure(self, name):
         """Returns a system's record, its results compared first."""

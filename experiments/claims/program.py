@@ -5,14 +5,10 @@ each copy between devices), and without the passes that avoid copies.
 """
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 
 from experiments.claims import tables
-from experiments.harness.errors import WRONG_RESULT, ExperimentError, exit_code
-from experiments.harness.experiment import BUILD, ROOT
+from experiments.harness.errors import WRONG_RESULT, exit_code
+from experiments.harness.experiment import BUILD
 
 FORMAT = 1
 RUNS = 20
@@ -36,14 +32,10 @@ def parse_arguments(arguments):
 
 
 def probe(file, sizes, options):
-    request = {"file": str(file), "sizes": sizes, "threads": options.threads,
-               "runs": 3 if options.quick else RUNS}
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.claims.probe", json.dumps(request)],
-        capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=str(ROOT)))
-    if done.returncode != 0:
-        raise ExperimentError(f"{file}: the run failed: {done.stderr.strip()[-400:]}")
-    return json.loads(done.stdout)
+    from experiments.studies import programs
+    return programs.probe("experiments.claims.probe", {
+        "file": str(file), "sizes": sizes, "threads": options.threads,
+        "runs": 3 if options.quick else RUNS})
 
 
 def fastest(files, sizes, options, rounds=3):
@@ -66,18 +58,20 @@ def loop(folder):
 def execute(options, arguments):
     from experiments.harness import machine
     from experiments.memory_study.models import bert_folder
-    from experiments.memory_study.program import compile_model
-    from experiments.studies import output
+    from experiments.studies import output, programs
+    programs.need("nimble-compile")
+
+    def compiled(model, name, *more):
+        return programs.compiled("claims", model, folder / f"{name}.nimble", None, *more)
     folder = BUILD / "claims"
     folder.mkdir(parents=True, exist_ok=True)
     models = {"BERT-base": (bert_folder(folder), BERT_SIZES),
               "LSTM": (loop(folder), LSTM_SIZES)}
     runs, sizes_of, passes = [], [], []
     for name, (model, sizes) in models.items():
-        files = {"": compile_model(model, folder / f"{name}.nimble", None)}
+        files = {"": compiled(model, name)}
         for left_out in PASSES:
-            files[left_out] = compile_model(model, folder / f"{name}-{left_out}.nimble", None,
-                                            "--disable-pass", left_out)
+            files[left_out] = compiled(model, f"{name}-{left_out}", "--disable-pass", left_out)
         found = probe(files[""], sizes, options)
         sizes_of.append({"model": name, "code": found["code"], "constants": found["constants"]})
         for at, run in zip(sizes, found["runs"]):
@@ -87,8 +81,7 @@ def execute(options, arguments):
         by_pass = fastest(files, sizes[-1:], options)
         passes += [{"model": name, "pass": left_out,
                     **tables.without(by_pass[""], by_pass[left_out])} for left_out in PASSES]
-    device = compile_model(models["BERT-base"][0], folder / "BERT-base-stand-in.nimble", None,
-                           "--device", "stand-in")
+    device = compiled(models["BERT-base"][0], "BERT-base-stand-in", "--device", "stand-in")
     quick = argparse.Namespace(threads=options.threads, quick=True)
     result = {"format": FORMAT, "experiment": "claims", **machine.provenance(arguments),
               "machine": machine.describe(machine.choose_cores(options.threads)),

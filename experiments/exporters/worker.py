@@ -49,6 +49,18 @@ def export(entry, exporter, module, path):
                       custom_translation_table=translations)
 
 
+def export_once(entry, path):
+    """Writes a model's file by the exporter of TorchScript, with weights as the seed draws them,
+    unless it is there."""
+    if path.exists():
+        return
+    part = path.with_suffix(".part")
+    with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
+        torch.manual_seed(SEED)
+        export(entry, TORCHSCRIPT, entry.make(TORCHSCRIPT).eval(), str(part))
+    part.rename(path)
+
+
 def stir(module):
     """Gives parameters and statistics that begin as all zeros or ones values: they would hide an
     operation that is missing."""

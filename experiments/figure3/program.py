@@ -6,15 +6,12 @@ any length with 8, 4, 2 kernels and 1, and for each length alone. (The paper, Fi
 
 import argparse
 import json
-import subprocess
-import sys
 
 from experiments.figure3 import tables
-from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
-from experiments.harness.experiment import ROOT
+from experiments.harness.errors import USAGE, ExperimentError, exit_code
 
 FORMAT = 1
-PROGRAM = ROOT / "build" / "bin" / "nimble-residue-bench"
+PROGRAM = "nimble-residue-bench"
 
 
 def parse_arguments(arguments):
@@ -33,32 +30,22 @@ def parse_arguments(arguments):
 
 def execute(options, arguments):
     from experiments.harness import machine
-    from experiments.studies import output
+    from experiments.studies import output, programs
     if options.threads < 1:
         raise ExperimentError(f"--threads {options.threads}: one or more", USAGE)
-    if not PROGRAM.exists():
-        raise ExperimentError(f"{PROGRAM} is missing; build it with scripts/build release "
-                              "nimble-residue-bench")
+    programs.need(PROGRAM)
     about = machine.describe(machine.choose_cores(options.threads))
     if "avx512f" not in about["features"]:
         raise ExperimentError("tiles of 8 rows need the registers of AVX-512, which this CPU lacks")
-    command = [str(PROGRAM), "--threads", str(options.threads), "--rounds",
-               "5" if options.quick else "15", "--runs", "5"]
-    print(f"figure3: {' '.join(command)}", file=sys.stderr, flush=True)
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ExperimentError(f"{PROGRAM.name} ended with {done.returncode}: "
-                              f"{done.stderr.strip()[-400:]}")
-    found = json.loads(done.stdout)
+    found = json.loads(programs.call("figure3", [
+        PROGRAM, "--threads", options.threads, "--rounds", 5 if options.quick else 15, "--runs", 5]))
     layers, means = tables.summarise(found["layers"])
     result = {"format": FORMAT, "experiment": "figure3", **machine.provenance(arguments),
               "machine": about, "threads": options.threads, "tile": found["rows"],
               "matrices": found["matrices"], "layers": layers, "means": means,
               "bars": tables.bars(means), "bursts": found["layers"]}
     part = options.quick or options.threads != 1
-    output.write("figure3-part" if part else "figure3", result, tables.markdown(result),
-                 lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("figure3-part" if part else "figure3", result, tables)
 
 
 def main(arguments):

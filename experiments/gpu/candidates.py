@@ -20,6 +20,27 @@ NARROW_TOLERANCE = 1e-2  # where results are rounded to bf16, or factors may be 
 
 
 @dataclasses.dataclass(frozen=True)
+class Precision:
+    """What `nimble compile --precision` makes of products and convolutions of f32: the type of their
+    operands, its bytes, and the attribute that says the rest."""
+    dtype: str = "f32"
+    element: int = 4
+    attribute: str = ""
+    tolerance: float = NARROW_TOLERANCE
+
+    def operand(self, name, lines):
+        """Returns the variable that is `name` in this type; what makes it is added to `lines`."""
+        if self.dtype == "f32":
+            return f"%{name}"
+        lines.append(f"let %{name}t = cast(%{name}) {{dtype = {self.dtype}}};")
+        return f"%{name}t"
+
+
+PRECISIONS = {"f32": Precision(tolerance=TOLERANCE), "tf32": Precision(attribute="tf32 = true"),
+              "bf16": Precision("bf16", 2, "out = f32")}
+
+
+@dataclasses.dataclass(frozen=True)
 class Kernel:
     """`text` is the program, `kernel` how the kernel's name in it ends; `inputs` maps a size to
     arrays; a size matters to it or not."""
@@ -73,19 +94,16 @@ def vectors(count, rows, columns):
 
 def product(k, n, follow, precision, sizes=SIZES):
     """A product of BERT-base: `follow` is "", "residual" or an operator ("gelu", "relu", …);
-    `precision` f32, tf32 or bf16, as nimble compile --precision has it."""
-    dtype = "bf16" if precision == "bf16" else "f32"
-    element = 2 if dtype == "bf16" else 4
-    count = -(-CACHE_BYTES // (k * n * element))
+    `precision` one of PRECISIONS."""
+    policy = PRECISIONS[precision]
+    dtype = policy.dtype
+    count = -(-CACHE_BYTES // (k * n * policy.element))
     inputs, lines = weights_of(count, k, n, dtype)
     inputs.update(x=f"(n, {k}), f32", bias=f"({n}), f32")
-    x = "%x"
-    if dtype != "f32":
-        lines.append(f"let %xt = cast(%x) {{dtype = {dtype}}};")
-        x = "%xt"
+    x = policy.operand("x", lines)
     if follow == "residual":
         inputs["y"] = f"(n, {n}), f32"
-    out = {"f32": "", "tf32": " {tf32 = true}", "bf16": " {out = f32}"}[precision]
+    out = f" {{{policy.attribute}}}" if policy.attribute else ""
     results = []
     for i in range(count):
         lines += [f"let %p{i} = matmul({x}, %w{i}){out};", f"let %b{i} = add(%bias, %p{i});"]
@@ -118,20 +136,17 @@ def product(k, n, follow, precision, sizes=SIZES):
     rows = "rows" if sizes is MANY_ROWS else ""
     label = "-".join(part for part in ("product", f"{k}x{n}", follow, precision, rows) if part)
     return Kernel(label, "_matmul", program(inputs, lines, outputs), arrays, sizes,
-                  tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
+                  tolerance=policy.tolerance)
 
 
 def convolution(channels, filters, taps, groups=1, precision="f32", sizes=(14, 28, 56)):
     """A layer of a ResNet or a MobileNet, of square images: `sizes` are their sides."""
-    dtype = "bf16" if precision == "bf16" else "f32"
+    policy = PRECISIONS[precision]
     depth, pad = channels // groups, taps // 2
-    inputs, lines = weights_of(1, filters, depth * taps * taps, dtype)
+    inputs, lines = weights_of(1, filters, depth * taps * taps, policy.dtype)
     inputs.update(x=f"(1, {channels}, n, n), f32", bias=f"({filters}), f32")
-    x = "%x"
-    if dtype != "f32":
-        lines.append(f"let %xt = cast(%x) {{dtype = {dtype}}};")
-        x = "%xt"
-    more = {"f32": "", "tf32": ", tf32 = true", "bf16": ", out = f32"}[precision]
+    x = policy.operand("x", lines)
+    more = f", {policy.attribute}" if policy.attribute else ""
     lines += [f"let %f = reshape(%w0) {{shape = ({filters}, {depth}, {taps}, {taps})}};",
               f"let %c = conv2d({x}, %f, %bias) {{strides = [1, 1], pads = [{pad}, {pad}, {pad}, "
               f"{pad}], dilations = [1, 1], groups = {groups}{more}}};",
@@ -143,7 +158,7 @@ def convolution(channels, filters, taps, groups=1, precision="f32", sizes=(14, 2
     label = f"convolution-{channels}-{filters}-{taps}x{taps}-{groups}"
     return Kernel(label if precision == "f32" else f"{label}-{precision}", "_conv2d",
                   program(inputs, lines, {"y": "%y"}), arrays, sizes,
-                  tolerance=TOLERANCE if precision == "f32" else NARROW_TOLERANCE)
+                  tolerance=policy.tolerance)
 
 
 def attention():
@@ -211,7 +226,9 @@ def kernels():
 
 # ------------------------------------------------------------------ configurations
 
-# The units of gpu_matmul that multiply with groups of warps; tiles of the second come as boxes.
+# The units of gpu_matmul, and how many threads have a tile (compiler/kernels/templates/gpu_matmul.h).
+UNITS = {"simt": 1, "mma": 32, "wgmma": 128, "wgmma-tma": 128}
+# Those that multiply with groups of warps; tiles of the second come as boxes.
 GROUPS = ("wgmma", "wgmma-tma")
 # Their schedules that are always tried, as no GPU had run any when they were chosen: few rows, then
 # many. Knobs in the order of GROUP_KNOBS; a group's tile has 64 rows.
@@ -234,12 +251,12 @@ def is_plausible(config):
     unit = config["unit"]
     tiles = (config["block_rows"] // config["tile_rows"]
              * (config["block_columns"] // config["tile_columns"]))
-    threads = tiles * config["k_split"] * (1 if unit == "simt" else 128 if unit in GROUPS else 32)
+    threads = tiles * config["k_split"] * UNITS[unit]
     per_thread = config["tile_rows"] * config["tile_columns"]
     if unit in GROUPS and (config["tile_rows"] % 64 or config["tile_columns"] < 16
                            or config["stages"] < 3):
         return False
-    return 64 <= threads <= 512 and (unit != "simt" or 4 <= per_thread <= 64)
+    return 64 <= threads <= 512 and (UNITS[unit] > 1 or 4 <= per_thread <= 64)
 
 
 def sample(default, knobs, seed):

@@ -12,14 +12,13 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 
 from experiments.gpu import candidates, models, seeded, tuning, vendor
 from experiments.harness import batch
-from experiments.harness.errors import FAILURE, ExperimentError, exit_code
+from experiments.harness.errors import exit_code
 from experiments.harness.experiment import ROOT
 
 # Not every type is a GPU's; what is not runs on the CPU there, which other tests look at.
@@ -35,11 +34,8 @@ def add_library(folder):
 
 
 def compile_file(source, output, target, host, options):
-    command = [str(ROOT / "build" / "bin" / "nimble-compile"), str(source), "-o", str(output),
-               "--target", f"{target},{host}", "--portable", "off", *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ExperimentError(f"{' '.join(command)}: {batch.one_line(done.stderr)}", FAILURE)
+    tuning.run_program("compile", source, "-o", output, "--target", f"{target},{host}",
+                       "--portable", "off", *options)
 
 
 def pack_models(folder, work, chosen, target, host):
@@ -107,11 +103,7 @@ def pack_cases(folder, work, most, target, host):
 
 def knobs_of(source, target, host, ending):
     """Returns (template, default, choices of each knob) of the kernel in a program."""
-    command = [str(ROOT / "build" / "bin" / "nimble-check"), str(source), "--format", "json",
-               "--target", f"{target},{host}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ExperimentError(f"{' '.join(command)}: {batch.one_line(done.stderr)}", FAILURE)
+    done = tuning.run_program("check", source, "--format", "json", "--target", f"{target},{host}")
     rows = json.loads(done.stdout)["workloads"]
     # A kernel's name ends in the operator that its group is made around.
     row = next(row for row in rows if ending.lstrip("_") in row["source"].split("+"))

@@ -14,8 +14,6 @@ from experiments.gpu import candidates
 from experiments.harness import batch
 
 ROUNDS, CALLS, WARM = 5, 20, 3
-# Sums in another order, over the largest number.
-TOLERANCE, NARROW_TOLERANCE = 1e-4, 1e-2
 OWN, VENDOR = "own", "vendor"
 KNOBS = {OWN: None, VENDOR: "vendor={}"}
 LIBRARIES = {"NIMBLE_CUBLASLT": "libcublasLt.so.1[23]", "NIMBLE_CUDNN": "libcudnn.so.9"}
@@ -35,16 +33,11 @@ def batched(heads=12, width=64):
 def kernels():
     products = [(768, 2304, ""), (768, 3072, "gelu_tanh"), (768, 3072, "relu"),
                 (3072, 768, "residual")]
-    found = [candidates.product(k, n, follow, dtype)
-             for dtype in ("f32", "tf32", "bf16") for k, n, follow in products]
+    found = [candidates.product(k, n, follow, precision)
+             for precision in candidates.PRECISIONS for k, n, follow in products]
     found += [batched(), candidates.convolution(64, 64, 3), candidates.convolution(256, 64, 1),
               candidates.convolution(192, 192, 3, groups=192)]
     return {kernel.name: kernel for kernel in found}
-
-
-def tolerance_of(kernel):
-    narrow = any(precision in kernel.name for precision in ("tf32", "bf16"))
-    return NARROW_TOLERANCE if narrow else TOLERANCE
 
 
 # ------------------------------------------------------------------ packing
@@ -99,8 +92,8 @@ def times_of(profile, ending):
 
 def routine_of(calls):
     """The routine that ran, of `times_of`; "" where any call was ours."""
-    return next(iter(calls)) if len(calls) == 1 and next(iter(calls)).partition(".")[0] in (
-        "cublaslt", "cudnn") else ""
+    name = next(iter(calls)) if len(calls) == 1 else ""
+    return name if f"NIMBLE_{name.partition('.')[0].upper()}" in LIBRARIES else ""
 
 
 def poisoned(inputs):
@@ -137,7 +130,7 @@ def compare(kernel, folder, nimble, error_of):
         for call in strange.values():
             call.run()
         row["nans"] = same_nans(strange[VENDOR].outputs(), strange[OWN].outputs())
-        row["right"] = bool(row["error"] <= tolerance_of(kernel)) and row["nans"]
+        row["right"] = bool(row["error"] <= kernel.tolerance) and row["nans"]
         times = {build: [] for build in KNOBS}
         for _ in range(ROUNDS):
             for build, session in sessions.items():

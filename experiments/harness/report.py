@@ -3,6 +3,7 @@
 import json
 import os
 
+from experiments.harness.errors import ExperimentError
 from experiments.harness.experiment import ROOT
 from experiments.harness.systems import ALL, NIMBLE
 
@@ -19,6 +20,21 @@ def write_json(path, value):
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def read_partial(path, settings):
+    """Returns what an interrupted run has left, of write_json; it tells its own "settings", which
+    must be these."""
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ExperimentError(f"{path}: not JSON ({error}); run without --resume") from None
+    changed = [name for name, value in settings.items()
+               if saved.get("settings", {}).get(name) != value]
+    if changed:
+        raise ExperimentError(f"{path}: made with other settings ({', '.join(changed)}); run "
+                              "without --resume")
+    return saved
 
 
 def write_all(result, stem, more=""):

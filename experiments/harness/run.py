@@ -1,7 +1,6 @@
 """One run of an experiment that compares speeds: the order of the work and the result file."""
 
 import hashlib
-import json
 import os
 import sys
 import time
@@ -372,16 +371,7 @@ class Run:
     def load_partial(self):
         if not self.options.resume:
             return
-        try:
-            saved = json.loads(self.partial.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ExperimentError(
-                f"{self.partial}: not JSON ({error}); run without --resume") from None
-        changed = [key for key, value in self.settings().items()
-                   if saved.get("settings", {}).get(key) != value]
-        if changed:
-            raise ExperimentError(f"{self.partial}: made with other settings "
-                                  f"({', '.join(changed)}); run without --resume")
+        saved = report.read_partial(self.partial, self.settings())
         for case in self.cases:
             kept = saved["cases"][case.key]
             case.done, case.errors, case.infos = kept["done"], kept["errors"], kept["infos"]

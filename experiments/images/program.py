@@ -6,12 +6,11 @@ and by default schedules, and measured with all peers interleaved, in an even pa
 own, made of this one.
 """
 
-import json
 import sys
 import types
 
 from experiments.harness import flags, measure, pool, report, systems
-from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.errors import USAGE, ExperimentError, exit_code
 from experiments.harness.run import digest, merge_infos, reason
 from experiments.images import building, kernels, networks, tables
 from experiments.images.arguments import TOTAL, parse
@@ -115,11 +114,7 @@ class Run:
         if not self.partial.exists():
             print(f"{self.partial}: nothing to resume, starting afresh", file=sys.stderr)
             return
-        saved = json.loads(self.partial.read_text(encoding="utf-8"))
-        changed = [k for k, v in self.settings().items() if saved["settings"].get(k) != v]
-        if changed:
-            raise ExperimentError(f"{self.partial}: made with other settings "
-                                  f"({', '.join(changed)}); run without --resume")
+        saved = report.read_partial(self.partial, self.settings())
         self.networks = [self.make_measured(name, saved["networks"].get(name))
                          for name in self.options.names]
         self.peaks, self.spent = saved["peaks"], saved["spent"]
@@ -162,14 +157,13 @@ class Run:
             self.save()
         self.measure_peak()
         result = self.assemble()
-        self.write(result)
+        code = self.finish(result)
         self.partial.unlink(missing_ok=True)
-        return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+        return code
 
-    def write(self, result):
+    def finish(self, result):
         from experiments.studies import output
-        output.write(self.stem, result, tables.markdown(result),
-                     lambda figure: tables.draw(figure, result))
+        return output.finish(self.stem, result, tables)
 
     def measure_peak(self):
         from experiments.studies import programs

@@ -102,10 +102,9 @@ class Run(images.Run):
     def measure_peak(self):
         """No case is compared with a limit."""
 
-    def write(self, result):
+    def finish(self, result):
         from experiments.studies import output
-        output.write(self.stem, result, tables.markdown(result),
-                     lambda figure: tables.draw(figure, result))
+        return output.finish(self.stem, result, tables)
 
 
 def main(arguments):

@@ -4,15 +4,12 @@ Architectures and sizes are those that were published, weights are drawn: memory
 them.
 """
 
-import contextlib
-import io
-
 import torch
 from torch import nn
 
 from experiments.budget.models import Encoder, transformers
 from experiments.exporters import worker
-from experiments.exporters.catalogue import TORCHSCRIPT, Entry, always, floats
+from experiments.exporters.catalogue import Entry, always, floats
 
 SIZE = 224  # of the images
 
@@ -111,10 +108,5 @@ IMAGES = {
 def export(entry, folder):
     """Writes the ONNX file unless it is there, and returns it."""
     path = folder / f"{entry.name}.onnx"
-    if not path.exists():
-        part = folder / f"{entry.name}.part"
-        with contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
-            torch.manual_seed(worker.SEED)
-            worker.export(entry, TORCHSCRIPT, entry.make(TORCHSCRIPT).eval(), str(part))
-        part.rename(path)
+    worker.export_once(entry, path)
     return path

@@ -6,14 +6,10 @@ the same extents, with fixed ones: how much more is live at the peak. (The paper
 """
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 
 from experiments.harness import flags
 from experiments.harness.errors import WRONG_RESULT, ExperimentError, exit_code
-from experiments.harness.experiment import BUILD, ROOT
+from experiments.harness.experiment import BUILD
 from experiments.memory_study import tables
 
 FORMAT = 1
@@ -38,33 +34,12 @@ def parse_arguments(arguments):
     return flags.parse(parser, arguments)
 
 
-def compile_model(model, output, database, *options):
-    """Compiles unless the executable is newer than model and compiler."""
-    nimble = ROOT / "build" / "bin" / "nimble"
-    if not nimble.exists():
-        raise ExperimentError(f"{nimble} is missing; build it with scripts/build release "
-                              "nimble-programs")
-    command = [str(nimble), "compile", str(model), "-o", str(output), "--quiet", "--portable=off",
-               *options, *(["--db", str(database)] if database else [])]
-    print(f"memory-study: {' '.join(command[1:])}", file=sys.stderr, flush=True)
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise ExperimentError(f"nimble compile {model} ended with {done.returncode}: "
-                              f"{done.stderr.strip()[-400:]}")
-    return output
-
-
 def probe(file, sizes, options):
     """Returns what probe.py finds of an executable at these extents."""
-    request = {"file": str(file), "sizes": sizes, "threads": options.threads, "warm": WARM,
-               "runs": 5 if options.quick else RUNS, "rounds": ROUNDS}
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.memory_study.probe", json.dumps(request)],
-        capture_output=True, text=True,
-        env=dict(os.environ, PYTHONPATH=str(ROOT), OPENBLAS_NUM_THREADS="1"))
-    if done.returncode != 0:
-        raise ExperimentError(f"{file}: the run failed: {done.stderr.strip()[-400:]}")
-    return {"sizes": sizes, **json.loads(done.stdout)}
+    from experiments.studies import programs
+    return {"sizes": sizes, **programs.probe("experiments.memory_study.probe", {
+        "file": str(file), "sizes": sizes, "threads": options.threads, "warm": WARM,
+        "runs": 5 if options.quick else RUNS, "rounds": ROUNDS}, OPENBLAS_NUM_THREADS="1")}
 
 
 def must_agree(name, one, other):
@@ -79,11 +54,12 @@ def must_agree(name, one, other):
 
 def study_planning(options, folder):
     from experiments.memory_study import models
+    from experiments.studies import programs
     model = models.bert_folder(folder)
     sizes = [{"b": 1, "n": n} for n in (LENGTHS[::3] if options.quick else LENGTHS)]
     planned, unplanned = (
-        probe(compile_model(model, folder / f"bert-{name}.nimble", options.database, *more),
-              sizes, options)
+        probe(programs.compiled("memory-study", model, folder / f"bert-{name}.nimble",
+                                options.database, *more), sizes, options)
         for name, more in (("planned", ()), ("unplanned", ("--disable-pass", "plan-memory"))))
     must_agree("BERT-base", planned, unplanned)
     rows, changes = tables.compare_planning(planned, unplanned)
@@ -94,6 +70,7 @@ def study_planning(options, folder):
 
 def study_footprint(options, folder):
     from experiments.memory_study import models
+    from experiments.studies import programs
     wanted = options.only.split(",") if options.only else list(models.IMAGES)
     unknown = set(wanted) - set(models.IMAGES)
     if unknown:
@@ -105,8 +82,8 @@ def study_footprint(options, folder):
         path = models.export(entry, folder)
         fixed = ",".join(f"{symbol}={extent}" for symbol, extent in sizes.items())
         dynamic, static = (
-            probe(compile_model(path, folder / f"{entry.name}-{kind}.nimble", options.database,
-                                *more), [sizes], options)
+            probe(programs.compiled("memory-study", path, folder / f"{entry.name}-{kind}.nimble",
+                                    options.database, *more), [sizes], options)
             for kind, more in (("dynamic", ()), ("static", ("--shape", fixed))))
         must_agree(name, dynamic, static)
         found[name] = {"sizes": sizes, **tables.compare_footprint(dynamic, static)}
@@ -115,7 +92,8 @@ def study_footprint(options, folder):
 
 def execute(options, arguments):
     from experiments.harness import machine
-    from experiments.studies import output
+    from experiments.studies import output, programs
+    programs.need("nimble-compile")
     folder = BUILD / "memory-study"
     folder.mkdir(parents=True, exist_ok=True)
     result = {"format": FORMAT, "experiment": "memory-study", **machine.provenance(arguments),
@@ -124,9 +102,8 @@ def execute(options, arguments):
               "planning": study_planning(options, folder),
               "footprint": study_footprint(options, folder)}
     result["bars"] = tables.bars(result)
-    output.write("memory-study-part" if options.quick or options.only else "memory-study", result,
-                 tables.markdown(result), lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    part = options.quick or options.only
+    return output.finish("memory-study-part" if part else "memory-study", result, tables)
 
 
 def main(arguments):

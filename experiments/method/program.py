@@ -13,7 +13,7 @@ import sys
 import time
 
 from experiments.harness import flags
-from experiments.harness.errors import WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.errors import ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.method import choice, models, tables
 
@@ -218,9 +218,7 @@ def execute(options, arguments):
               "bars": tables.bars(summary, cost_model, effort["trials"])}
     part = options.quick or options.names or options.seeds or \
         flags.in_seconds(effort["within"]) < flags.in_seconds(FULL["within"])
-    output.write("method-part" if part else "method", result, tables.markdown(result),
-                 lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("method-part" if part else "method", result, tables)
 
 
 def main(arguments):

@@ -13,7 +13,7 @@ import sys
 import time
 
 from experiments.harness import flags
-from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.errors import USAGE, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.harness.report import write_json
 from experiments.regret import tables
@@ -158,9 +158,7 @@ def execute(options, arguments):
                   0 if options.quick else SEARCHES)}
     part = options.quick or options.shapes or options.threads != 2 or \
         flags.in_seconds(effort["within"]) < flags.in_seconds(FULL["within"])
-    output.write("regret-part" if part else "regret", result, tables.markdown(result),
-                 lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("regret-part" if part else "regret", result, tables)
 
 
 def main(arguments):

@@ -13,7 +13,7 @@ import time
 
 from experiments.harness import flags
 from experiments.harness import experiment as experiments
-from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.errors import USAGE, ExperimentError, exit_code
 from experiments.repeatability import tables
 
 FORMAT = 1
@@ -144,9 +144,7 @@ def execute(options, arguments):
               "effort": effort, "seeds": SEEDS, "planted": tables.PLANTED, "rules": tables.RULES,
               "models": models, "bars": tables.bars(models), "seconds": time.monotonic() - begin}
     part = options.quick or options.budget or options.pairs or set(options.names) != set(MODELS)
-    output.write("repeatability-part" if part else "repeatability", result,
-                 tables.markdown(result), lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("repeatability-part" if part else "repeatability", result, tables)
 
 
 def main(arguments):

@@ -12,7 +12,7 @@ import time
 import types
 
 from experiments.harness import flags
-from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError, exit_code
+from experiments.harness.errors import USAGE, ExperimentError, exit_code
 from experiments.harness.experiment import BUILD
 from experiments.roofline import tables, work
 from experiments.roofline.models import MODELS
@@ -69,13 +69,6 @@ def parse_arguments(arguments):
     return options
 
 
-def compile_model(model, output, database):
-    from experiments.studies import programs
-    return programs.call_json("roofline", [
-        "nimble-compile", model, "-o", output, "--portable=off",
-        *(["--db", database] if database else [])])
-
-
 def tune(model, budget, threads, options):
     from experiments.studies import programs
     options.database.parent.mkdir(parents=True, exist_ok=True)
@@ -101,15 +94,16 @@ def tuning_of(report):
 
 def build(name, folder, options):
     """Tunes where asked for or needed, and compiles; returns ({system: executable}, tuning)."""
+    from experiments.studies import programs
     model = MODELS[name].make(folder)
     files = {tables.DEFAULT: folder / f"{name}-default.nimble"}
-    compile_model(model, files[tables.DEFAULT], None)
+    programs.compile_model("roofline", model, files[tables.DEFAULT], None)
     if options.untuned:
         return files, None
     files = {tables.TUNED: folder / f"{name}-tuned.nimble", **files}
 
     def compile_tuned():
-        return compile_model(model, files[tables.TUNED], options.database)
+        return programs.compile_model("roofline", model, files[tables.TUNED], options.database)
     if options.tune:
         tune(model, options.tune, options.threads, options)
     report = compile_tuned() if options.database.exists() else None
@@ -224,9 +218,7 @@ def execute(options, arguments):
               "doubts": doubts, "bars": tables.bars(cases, bool(doubts))}
     part = options.quick or options.untuned or options.lengths or options.threads != [1, 2] \
         or set(options.names) != set(MODELS)
-    output.write("roofline-part" if part else "roofline", result, tables.markdown(result),
-                 lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("roofline-part" if part else "roofline", result, tables)
 
 
 def main(arguments):

@@ -2,6 +2,7 @@
 
 import sys
 
+from experiments.harness.errors import WRONG_RESULT
 from experiments.harness.report import RESULTS, write_json
 
 
@@ -24,6 +25,17 @@ def write(stem, result, text, draw=None):
         kinds = ".md, .svg and .png"
     print(text, end="")
     print(f"wrote {path}, {kinds}", file=sys.stderr)
+
+
+def verdict(bars):
+    """Returns the exit code that bars ask for."""
+    return WRONG_RESULT if any(not bar["kept"] for bar in bars) else 0
+
+
+def finish(stem, result, tables):
+    """Writes a result with bars as its module of tables has it; returns its exit code."""
+    write(stem, result, tables.markdown(result), lambda figure: tables.draw(figure, result))
+    return verdict(result["bars"])
 
 
 def percent(value, digits=0, sign=""):

@@ -1,6 +1,7 @@
 """Running nimble's programs for a study."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -34,6 +35,30 @@ def call(study, command):
 
 def call_json(study, command):
     return json.loads(call(study, [*command, "--format", "json"]))
+
+
+def compile_model(study, model, output, database, *options):
+    """Compiles with the records of a database, without one (None) by default schedules; returns the
+    report."""
+    return call_json(study, ["nimble-compile", model, "-o", output, "--portable=off", *options,
+                             *(["--db", database] if database else [])])
+
+
+def compiled(study, model, output, database, *options):
+    """The same; returns the executable."""
+    compile_model(study, model, output, database, *options)
+    return output
+
+
+def probe(module, request, **environment):
+    """Runs a module of Python, which gets the request, a dict, and prints what it finds, both as
+    JSON; the request's "file" is what it looks at."""
+    done = subprocess.run([sys.executable, "-m", module, json.dumps(request)],
+                          capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+    if done.returncode != 0:
+        raise ExperimentError(f"{request['file']}: the run failed: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout)
 
 
 def measure_peaks(study, threads, seconds):

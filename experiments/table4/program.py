@@ -10,7 +10,7 @@ import argparse
 import json
 
 from experiments.harness import flags
-from experiments.harness.errors import WRONG_RESULT, exit_code
+from experiments.harness.errors import exit_code
 from experiments.harness.experiment import BUILD
 from experiments.table4 import tables
 
@@ -100,9 +100,7 @@ def execute(options, arguments):
               "machine": machine.describe(machine.choose_cores(max(options.thread_counts))),
               "budget": "not at all" if options.untuned else f"{options.budget} each",
               "tuning": tuning, "rows": rows, "paper": tables.PAPER, "bars": list(worst.values())}
-    output.write("table4-part" if part else "table4", result, tables.markdown(result),
-                 lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("table4-part" if part else "table4", result, tables)
 
 
 def main(arguments):

@@ -106,7 +106,7 @@ class Sampling(unittest.TestCase):
         self.assertTrue(candidates.is_plausible(DEFAULT))  # 4 * 8 * 8 threads
         self.assertFalse(candidates.is_plausible({**DEFAULT, "k_split": 1, "block_rows": 4}))
         self.assertFalse(candidates.is_plausible(
-            {**DEFAULT, "unit": "matrix", "k_split": 8, "block_columns": 64}))
+            {**DEFAULT, "unit": "mma", "k_split": 8, "block_columns": 64}))
         self.assertTrue(candidates.is_plausible({"threads": 32}))
 
 

@@ -11,11 +11,12 @@ import unittest.mock
 
 import numpy as np
 
-from experiments.harness import pool, run
+from experiments.harness import run
 from experiments.harness.errors import WRONG_RESULT, ExperimentError
 from experiments.images import building, kernels, networks, pace, program, tables
 from experiments.images.networks import OWN
 from experiments.roofline import work
+from experiments.test.fakes import FakePool
 
 PACKED = """fn @group(%p0: Tensor[(1, s0, s1, 64), f32], %p1: Tensor[(4, 576, 32), f32], %p2: Tensor[(128), f32]) -> Tensor[(1, floordiv(s0 - 1, 2) + 1, floordiv(s1 - 1, 2) + 1, 128), f32] {
   let %t0: Tensor[(1, floordiv(s0 - 1, 2) + 1, floordiv(s1 - 1, 2) + 1, 128), f32] = packed_conv2d(%p0, %p1, %p2) {dilations = [1, 1], filters = 128, kernel = [3, 3], layout = "panel32", pads = [1, 1, 1, 1], strides = [2, 2]};
@@ -423,18 +424,6 @@ class FakeWorker:
 
     def close(self):
         pass
-
-
-class FakePool(pool.Pool):
-    def __init__(self, made):
-        super().__init__()
-        self.made = made
-
-    def start(self, system, *_):
-        worker = self.made[system]
-        if isinstance(worker, str):
-            raise ExperimentError(f"{system}: {worker}; see /a/log", system=system)
-        self.workers[system] = worker
 
 
 class Running(unittest.TestCase):

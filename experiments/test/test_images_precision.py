@@ -10,13 +10,14 @@ import unittest.mock
 
 import numpy as np
 
-from experiments.harness import pool, systems
+from experiments.harness import systems
 from experiments.harness.errors import ExperimentError
 from experiments.images import building, networks, pace, tables as image_tables
 from experiments.images.networks import OWN
 from experiments.images_precision import models, program, tables
 from experiments.images_precision.models import CASES, KINDS, Case
 from experiments.precision.models import EXACT, SINGLE
+from experiments.test.fakes import FakePool
 
 EXPECTED = np.linspace(1.0, 2.0, 50)
 
@@ -44,16 +45,6 @@ class FakeWorker:
 
     def close(self):
         pass
-
-
-class FakePool(pool.Pool):
-    def __init__(self, made):
-        super().__init__()
-        self.made, self.options = made, {}
-
-    def start(self, system, *arguments):
-        self.workers[system] = self.made[system]
-        self.options[system] = arguments[5]
 
 
 class Models(unittest.TestCase):
@@ -179,9 +170,9 @@ class Running(unittest.TestCase):
         made = self.workers(nimble_int8=0.01, onnxruntime_qdq=0.02, openvino_qdq=0.01)
         found = self.make_run("--only", "mobilenet-v2-int8")
         record = self.measure(found, made)
-        self.assertEqual(list(self.pool.options), list(made))
-        self.assertEqual({name: options["onnx_model"] == "static.onnx"
-                          for name, options in self.pool.options.items()},
+        self.assertEqual(list(self.pool.started), list(made))
+        self.assertEqual({name: told[5]["onnx_model"] == "static.onnx"
+                          for name, told in self.pool.started.items()},
                          {EXACT: False, SINGLE: False, "nimble_int8": True, "onnxruntime_qdq": True,
                           "openvino_qdq": True})
         self.assertEqual(len(record["done"]), 3)

@@ -7,6 +7,8 @@ import tempfile
 import unittest
 
 from experiments.harness import markdown, page, report, run, statistics
+from experiments.harness.errors import WRONG_RESULT, ExperimentError
+from experiments.studies import output
 
 
 def entry(length, times, count=2):
@@ -109,6 +111,34 @@ class Tables(unittest.TestCase):
 
     def test_long_lists_of_lengths_are_cut(self):
         self.assertEqual(report.spans(range(20, 40, 2)), "20, 22, …, 38")
+
+
+class Interrupted(unittest.TestCase):
+    """What a run that was interrupted has left."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "m.partial.json"
+
+    def test_it_goes_on_with_the_same_settings_alone(self):
+        report.write_json(self.path, {"settings": {"threads": 2, "seed": 1}, "records": [7]})
+        self.assertEqual(report.read_partial(self.path, {"threads": 2})["records"], [7])
+        with self.assertRaisesRegex(ExperimentError, "other settings .threads, cpu.; run without"):
+            report.read_partial(self.path, {"threads": 1, "seed": 1, "cpu": "x"})
+
+    def test_what_is_cut_off_is_refused(self):
+        for text in ("", '{"settings": {"thr'):
+            self.path.write_text(text)
+            with self.assertRaisesRegex(ExperimentError, "not JSON .*run without --resume"):
+                report.read_partial(self.path, {})
+
+
+class Verdict(unittest.TestCase):
+    def test_one_bar_that_is_not_kept_decides(self):
+        self.assertEqual(output.verdict([]), 0)
+        self.assertEqual(output.verdict([{"kept": True}, {"kept": True}]), 0)
+        self.assertEqual(output.verdict([{"kept": True}, {"kept": False}]), WRONG_RESULT)
 
 
 class Markdown(unittest.TestCase):

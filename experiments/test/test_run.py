@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.harness import environments, experiment, pool, run
 from experiments.harness.errors import USAGE, WRONG_RESULT, ExperimentError
+from experiments.test.fakes import FakePool
 
 
 class FakeWorker:
@@ -39,18 +40,6 @@ class FakeWorker:
 
     def close(self):
         self.closed = True
-
-
-class FakePool(pool.Pool):
-    def __init__(self, workers):
-        super().__init__()
-        self.made = workers
-
-    def start(self, system, *_):
-        worker = self.made[system]
-        if isinstance(worker, str):
-            raise ExperimentError(f"{system}: {worker}; see /a/log", system=system)
-        self.workers[system] = worker
 
 
 class RunTest(unittest.TestCase):

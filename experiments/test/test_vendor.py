@@ -10,9 +10,9 @@ import unittest.mock
 
 import numpy as np
 
-from experiments.harness import pool
 from experiments.harness.errors import WRONG_RESULT, ExperimentError
 from experiments.roofline import work
+from experiments.test.fakes import FakePool
 from experiments.vendor import models, program, records, tables
 from experiments.vendor.records import MIXED, OWN, VENDOR
 
@@ -266,16 +266,7 @@ class FakeWorker:
             return profile(self.us, "vendor_0" if self.kind == VENDOR else "native_0")
         return [1000 * self.us] * arguments[2]
 
-
-class FakePool(pool.Pool):
-    def __init__(self, made):
-        super().__init__()
-        self.made = made
-
-    def start(self, system, *_):
-        self.workers[system] = self.made[system]
-
-    def __exit__(self, *_):
+    def close(self):
         pass
 
 

@@ -229,9 +229,7 @@ def execute(options, arguments):
               "machine": about, "threads": options.threads, "effort": effort, "seconds": spent,
               "models": cases, "left_out": left_out, "bars": tables.bars(cases)}
     part = options.quick or options.threads != 2 or options.names != options.full or whole < most
-    output.write("vendor-part" if part else "vendor", result, tables.markdown(result),
-                 lambda figure: tables.draw(figure, result))
-    return WRONG_RESULT if any(not bar["kept"] for bar in result["bars"]) else 0
+    return output.finish("vendor-part" if part else "vendor", result, tables)
 
 
 def main(arguments):

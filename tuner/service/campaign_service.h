@@ -69,7 +69,6 @@ class CampaignService {
   // Acts on what people asked for, answers, and takes a larger budget. True if the campaign ended.
   bool steer();
   bool paused() const { return paused_; }
-  bool stopping() const { return stopping_; }
   // What is wanted now, by workers of the campaign's hardware. To be called under the machine's
   // lock, as publish().
   bool may_want(const plan::Fleet& fleet) const;

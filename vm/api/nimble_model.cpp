@@ -89,7 +89,7 @@ nimble_status nimble_load_memory(const void* bytes, size_t size, const nimble_lo
     const std::string place = "model in memory";
     const rt::LoadOptions load = load_options(options);
     exec::Executable e = exec::deserialize({static_cast<const uint8_t*>(bytes), size},
-                                           {true, load.trust, load.limits}, place);
+                                           {load.trust, load.limits}, place);
     *model = wrap(rt::Model::load(std::move(e), load, place));
   });
 }

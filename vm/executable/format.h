@@ -50,6 +50,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace nimble::exec {
@@ -67,34 +68,23 @@ inline constexpr size_t kConstantAlignment = 64;
 inline constexpr uint32_t kMaxSections = 1024;
 
 enum class Section : uint32_t {
-  kFunctions = 1,
-  kScalarFunctions = 2,
-  kConstants = 3,  // names, dtypes, shapes and places in kConstantData
-  kKernels = 4,
-  kImages = 5,  // targets, features and places in kImageData
-  kEntries = 6,
-  kTexts = 7,
-  kProvenance = 8,
-  kConstantData = 9,
-  kImageData = 10,
-  kPortable = 11,    // portable kernels; required if a kernel has nothing else
-  kTypes = 12,       // of ports that are not tensors
-  kOptions = 13,     // of the compilation; optional
-  kGpu = 14,         // launches, and the images of GPUs; required where there is any
-  kDivisible = 15,   // implementations that are; optional
-  kGpuSteps = 16,    // of launches; required where there are any
-  kTensorMaps = 17,  // of launches; required where there is any
+  kNone,
+#define NIMBLE_SECTION(name, text) name,
+#include "vm/executable/Sections.def"
+#undef NIMBLE_SECTION
 };
-inline constexpr uint32_t kSectionCount = 17;
+inline constexpr std::string_view kSectionNames[] = {
+    "unknown",
+#define NIMBLE_SECTION(name, text) text,
+#include "vm/executable/Sections.def"
+#undef NIMBLE_SECTION
+};
+inline constexpr uint32_t kSectionCount = std::size(kSectionNames) - 1;
 inline constexpr uint32_t kRequired = 1;  // section flag
 
 constexpr std::string_view name_of(Section s) {
-  constexpr std::string_view kNames[] = {
-      "",        "functions", "scalar functions", "constants",     "kernels",    "images",
-      "entries", "texts",     "provenance",       "constant data", "image data", "portable kernels",
-      "types",   "options",   "gpu code",         "divisible",     "gpu steps",  "tensor maps"};
   const uint32_t i = static_cast<uint32_t>(s);
-  return i <= kSectionCount ? kNames[i] : "unknown";
+  return kSectionNames[i <= kSectionCount ? i : 0];
 }
 
 }  // namespace nimble::exec

@@ -39,7 +39,7 @@ void expect_zeros(Bytes file, uint64_t begin, uint64_t end, const std::string& p
       corrupt(place, fmt::format("damaged: byte {} between sections is not zero", i));
 }
 
-Sections open_file(Bytes file, const ReadOptions& options, const std::string& place) {
+Sections open_file(Bytes file, const std::string& place) {
   const size_t magic = std::min(file.size(), sizeof kMagic);
   if (magic == 0 || std::memcmp(file.data(), kMagic, magic) != 0)
     corrupt(place, "is not a nimble executable");
@@ -92,8 +92,7 @@ Sections open_file(Bytes file, const ReadOptions& options, const std::string& pl
     at = offset + bytes;
     const Bytes contents = file.subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
     const Section section = static_cast<Section>(id);
-    const bool is_data = section == Section::kConstantData || section == Section::kImageData;
-    if ((options.verify_checksums || !is_data) && hash64(contents) != hash)
+    if (hash64(contents) != hash)
       corrupt(place, fmt::format("damaged: the checksum of section \"{}\" does not match",
                                  name_of(section)));
     if (id == 0 || id > kSectionCount) {
@@ -433,9 +432,9 @@ void get_gpu_steps(ByteReader* in, Executable* e) {
 }
 
 // `memory`: bytes that what is decoded may take.
-Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const ReadOptions& options,
-                 const LoadLimits& limits, uint64_t memory, const std::string& place) {
-  const Sections sections = open_file(file, options, place);
+Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const LoadLimits& limits,
+                 uint64_t memory, const std::string& place) {
+  const Sections sections = open_file(file, place);
   auto bytes_of = [&](Section s) { return sections[static_cast<size_t>(s)]; };
   // Data sections must be aligned in memory: kernels load whole vectors.
   for (Section s : {Section::kConstantData, Section::kImageData})
@@ -449,6 +448,10 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
     get(&in);
     in.expect_end();
   };
+  // Of a section that not every file has.
+  auto with_any = [&](Section s, auto&& get) {
+    if (bytes_of(s).data()) with(s, get);
+  };
   with(Section::kFunctions, [&](ByteReader* in) { get_functions(in, &e); });
   with(Section::kScalarFunctions, [&](ByteReader* in) { get_scalar_functions(in, &e); });
   with(Section::kKernels, [&](ByteReader* in) { get_kernels(in, &e); });
@@ -459,20 +462,14 @@ Executable parse(Bytes file, const std::shared_ptr<const void>& owner, const Rea
        [&](ByteReader* in) { get_constants(in, bytes_of(Section::kConstantData), owner, &e); });
   with(Section::kImages,
        [&](ByteReader* in) { get_images(in, bytes_of(Section::kImageData), owner, &e); });
-  if (bytes_of(Section::kProvenance).data())
-    with(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
-  if (bytes_of(Section::kOptions).data())
-    with(Section::kOptions,
-         [&](ByteReader* in) { get_pairs(in, "number of options", &e.provenance.options); });
-  if (bytes_of(Section::kPortable).data())
-    with(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
-  if (bytes_of(Section::kDivisible).data())
-    with(Section::kDivisible, [&](ByteReader* in) { get_divisible(in, &e); });
-  if (bytes_of(Section::kGpu).data()) with(Section::kGpu, [&](ByteReader* in) { get_gpu(in, &e); });
-  if (bytes_of(Section::kTensorMaps).data())
-    with(Section::kTensorMaps, [&](ByteReader* in) { get_tensor_maps(in, &e); });
-  if (bytes_of(Section::kGpuSteps).data())
-    with(Section::kGpuSteps, [&](ByteReader* in) { get_gpu_steps(in, &e); });
+  with_any(Section::kProvenance, [&](ByteReader* in) { get_provenance(in, &e); });
+  with_any(Section::kOptions,
+           [&](ByteReader* in) { get_pairs(in, "number of options", &e.provenance.options); });
+  with_any(Section::kPortable, [&](ByteReader* in) { get_portable(in, &e); });
+  with_any(Section::kDivisible, [&](ByteReader* in) { get_divisible(in, &e); });
+  with_any(Section::kGpu, [&](ByteReader* in) { get_gpu(in, &e); });
+  with_any(Section::kTensorMaps, [&](ByteReader* in) { get_tensor_maps(in, &e); });
+  with_any(Section::kGpuSteps, [&](ByteReader* in) { get_gpu_steps(in, &e); });
   uint64_t constants = 0;  // no overflow: they are apart
   for (const Constant& c : e.constants) constants += c.bytes.size();
   if (constants > limits.constants)
@@ -491,16 +488,16 @@ Executable read(const std::string& path, const ReadOptions& options) {
   const LoadLimits limits = options.limits.resolved(options.trust);
   if (options.trust) {
     const std::shared_ptr<const MappedFile> file = MappedFile::open(path);
-    return parse(file->bytes(), file, options, limits, limits.memory, path);
+    return parse(file->bytes(), file, limits, limits.memory, path);
   }
   const FileCopy file = copy_file(path, limits.memory, kMemoryRemedy);
-  return parse(file.bytes, file.owner, options, limits, limits.memory - file.bytes.size(), path);
+  return parse(file.bytes, file.owner, limits, limits.memory - file.bytes.size(), path);
 }
 
 Executable deserialize(Bytes bytes, const ReadOptions& options, const std::string& place) {
   const LoadLimits limits = options.limits.resolved(options.trust);
   const FileCopy file = copy_bytes(bytes, limits.memory, place, kMemoryRemedy);
-  return parse(file.bytes, file.owner, options, limits, limits.memory - file.bytes.size(), place);
+  return parse(file.bytes, file.owner, limits, limits.memory - file.bytes.size(), place);
 }
 
 }  // namespace nimble::exec

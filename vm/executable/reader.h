@@ -13,9 +13,6 @@
 namespace nimble::exec {
 
 struct ReadOptions {
-  // Without, damage inside constants or images goes unnoticed, and loading touches only those of
-  // their pages that are used. All else is verified in any case.
-  bool verify_checksums = true;
   // Whether those who may write to the file are trusted. A mapping changes with its file, after all
   // checks, and ends its readers (SIGBUS) if the file is cut: without trust the file is read into
   // memory, whole, before the first check, and with trust it is mapped.

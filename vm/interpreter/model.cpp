@@ -30,7 +30,7 @@ constexpr size_t kMostReadySizes = 256;
 }  // namespace
 
 std::shared_ptr<const Model> Model::load(const std::string& path, const LoadOptions& options) {
-  return load(exec::read(path, {true, options.trust, options.limits}), options, path);
+  return load(exec::read(path, {options.trust, options.limits}), options, path);
 }
 
 std::shared_ptr<const Model> Model::load(exec::Executable executable, const LoadOptions& options,

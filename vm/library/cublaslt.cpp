@@ -343,9 +343,8 @@ std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
 
 }  // namespace
 
-void bind_cublaslt(LibraryKernel* kernel) {
-  kernel->unavailable = [] { return cublaslt::library().problem(); };
-  kernel->version = [] { return cublaslt::library().version(); };
+void bind_cublaslt_matmul(LibraryKernel* kernel) {
+  bind_library<cublaslt::library>(kernel);
   kernel->prepare_on_gpu = prepare;
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "vm/base/checked.h"
-#include "vm/library/cudnn_attention.h"
 #include "vm/library/cudnn_plan.h"
 #include "vm/library/gpu_routine.h"
 #include "vm/library/vendor_kernels.h"
@@ -257,10 +256,9 @@ std::shared_ptr<DeviceRoutine> prepare(const std::string& configuration,
 
 }  // namespace
 
-void bind_cudnn(LibraryKernel* kernel) {
-  kernel->unavailable = [] { return cudnn::library().problem(); };
-  kernel->version = [] { return cudnn::library().version(); };
-  kernel->prepare_on_gpu = kernel->name == "cudnn.attention" ? prepare_cudnn_attention : prepare;
+void bind_cudnn_conv2d(LibraryKernel* kernel) {
+  bind_library<cudnn::library>(kernel);
+  kernel->prepare_on_gpu = prepare;
 }
 
 }  // namespace nimble::rt

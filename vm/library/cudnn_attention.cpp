@@ -5,8 +5,6 @@
 // (b, heads, n, d) by its strides. The scale is a number that the host has, which the library reads
 // when it is started, or captured. Engines that narrow operands or sums or vary from run to run are
 // passed over.
-#include "vm/library/cudnn_attention.h"
-
 #include <array>
 #include <utility>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "vm/base/checked.h"
 #include "vm/library/cudnn_plan.h"
 #include "vm/library/gpu_routine.h"
+#include "vm/library/vendor_kernels.h"
 
 namespace nimble::rt {
 namespace {
@@ -151,14 +150,19 @@ std::string fault_of_attention(const GpuCall& told, DType x, DType w, DType y) {
 using CudnnAttention =
     KeptRoutine<cudnn::Context, AttentionSizer, PlannedAttention, HashOfAttention>;
 
-}  // namespace
-
-std::shared_ptr<DeviceRoutine> prepare_cudnn_attention(const std::string& configuration,
-                                                       const exec::KernelContract& contract,
-                                                       CudaDevice& device) {
+std::shared_ptr<DeviceRoutine> prepare_attention(const std::string& configuration,
+                                                 const exec::KernelContract& contract,
+                                                 CudaDevice& device) {
   const cudnn::Library& library = cudnn::library();
   GpuCall told = gpu_call_of(library, cudnn::kPlace, configuration, contract, fault_of_attention);
   return std::make_shared<CudnnAttention>(cudnn::context_of(library, device), std::move(told));
+}
+
+}  // namespace
+
+void bind_cudnn_attention(LibraryKernel* kernel) {
+  bind_library<cudnn::library>(kernel);
+  kernel->prepare_on_gpu = prepare_attention;
 }
 
 }  // namespace nimble::rt

@@ -32,6 +32,13 @@ GpuCall gpu_call_of(const GpuLibrary& library, const char* place, const std::str
                     const exec::KernelContract& contract,
                     std::string (*fault_of)(const GpuCall& told, DType x, DType w, DType y));
 
+// Gives a row's kernel the library that a function opens.
+template <auto library>
+void bind_library(LibraryKernel* kernel) {
+  kernel->unavailable = [] { return library().problem(); };
+  kernel->version = [] { return library().version(); };
+}
+
 // The largest power of two, `most` or less, of which addresses are multiples; of several, or-ed.
 inline uint32_t alignment_of(uintptr_t addresses, uint32_t most) {
   return uint32_t{1} << std::countr_zero(addresses | most);

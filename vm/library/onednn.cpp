@@ -510,10 +510,14 @@ std::unique_ptr<VendorRoutine> make_onednn_routine(const onednn::Library& librar
   return std::make_unique<OneDnnRoutine>(library, std::move(call));
 }
 
-void bind_onednn(LibraryKernel* kernel) {
+// What a routine is told says which of them it is.
+void bind_onednn_matmul(LibraryKernel* kernel) {
   kernel->unavailable = [] { return onednn::library().problem(); };
   kernel->version = [] { return onednn::library().version(); };
   kernel->prepare = prepare;
+}
+void bind_onednn_conv2d(LibraryKernel* kernel) {
+  bind_onednn_matmul(kernel);
 }
 
 }  // namespace nimble::rt

@@ -21,7 +21,7 @@ struct Registry {
 
 std::vector<LibraryKernel> vendor_kernels() {
   void (*const bind[])(LibraryKernel*) = {
-#define NIMBLE_VENDOR_ROUTINE(library, ...) bind_##library,
+#define NIMBLE_VENDOR_ROUTINE(library, routine, ...) bind_##library##_##routine,
 #include "vm/executable/VendorRoutines.def"
 #undef NIMBLE_VENDOR_ROUTINE
   };

@@ -411,7 +411,7 @@ int main_of(int argc, char** argv) {
   add_load_limits(app, &o.load);
   add_format(app, &o.format, "The answer");
   if (const auto code = parse_arguments(app, argc, argv)) return *code;
-  const exec::Executable executable = exec::read(o.model, {true, !o.no_native, o.load});
+  const exec::Executable executable = exec::read(o.model, {!o.no_native, o.load});
   exec::verify(executable, o.model, o.load.verification_steps);
   const api::Model model(
       o.model, {!o.no_native, false, o.load.memory, o.load.constants, o.load.verification_steps});

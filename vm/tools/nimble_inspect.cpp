@@ -395,7 +395,7 @@ int run(int argc, char** argv) {
                        "CSV is one table: choose --signature, --kernels, --provenance or --verify, "
                        "or nothing for the summary");
   const bool summary = chosen == 0;
-  const Executable e = exec::read(args.file, {true, false, args.load});
+  const Executable e = exec::read(args.file, {false, args.load});
   exec::VerificationEffort effort;
   const std::vector<exec::Violation> found =
       args.verify ? exec::find_violations(e, 100, args.load.verification_steps, &effort)

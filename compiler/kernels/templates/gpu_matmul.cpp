@@ -52,20 +52,10 @@ std::optional<kir::WarpFragment> fragment_for(const Product& p, const TargetInfo
   return row && t.has(std::string(row->feature)) ? std::optional(row->id) : std::nullopt;
 }
 
-const char* name_of(UnitKind unit) {
-  switch (unit) {
-    case UnitKind::kScalar:
-      return kUnitScalar;
-    case UnitKind::kMatrix:
-      return kUnitMatrix;
-    case UnitKind::kGroup:
-      return kUnitGroup;
-  }
-  NIMBLE_UNREACHABLE();
-}
-
 const char* unit_of(const Schedule& s) {
-  return s.boxes ? kUnitGroupBoxes : name_of(s.unit);
+  for (const UnitRow& u : kUnits)
+    if (u.kind == s.unit && u.boxes == s.boxes) return u.name;
+  NIMBLE_UNREACHABLE();
 }
 
 std::optional<Product> analyse_product(const Workload& w, const TargetInfo& t) {
@@ -96,12 +86,11 @@ Schedule schedule_of(const Config& c) {
     return n >= 1 && n <= most ? static_cast<int>(n) : -1;
   };
   Schedule s;
-  for (const UnitKind unit : {UnitKind::kMatrix, UnitKind::kGroup})
-    if (knob_text(c, "unit") == name_of(unit)) s.unit = unit;
-  if (knob_text(c, "unit") == kUnitGroupBoxes) {
-    s.unit = UnitKind::kGroup;
-    s.boxes = true;
-  }
+  for (const UnitRow& u : kUnits)
+    if (knob_text(c, "unit") == u.name) {
+      s.unit = u.kind;
+      s.boxes = u.boxes;
+    }
   s.block_rows = number("block_rows", kMostWide);
   s.block_columns = number("block_columns", kMostWide);
   s.tile_rows = number("tile_rows", kMostWide);
@@ -123,6 +112,20 @@ Config config_of(const Schedule& s) {
           {"k_step", int64_t{s.k_step}},
           {"k_split", int64_t{s.k_split}},
           {"stages", int64_t{s.stages}}};
+}
+
+// Whether a unit multiplies the operands on the target.
+bool is_offered(const UnitRow& u, const Workload& w, const Product& p, const TargetInfo& t) {
+  switch (u.kind) {
+    case UnitKind::kScalar:
+      return true;
+    case UnitKind::kMatrix:
+      return p.fragment.has_value();
+    case UnitKind::kGroup:
+      return p.group && (!u.boxes || (t.has("tma") && (has_boxes(w, p.lhs->dtype, p.lhs_pitch()) ||
+                                                       has_boxes(w, p.rhs->dtype, p.rhs_pitch()))));
+  }
+  NIMBLE_UNREACHABLE();
 }
 
 // Extents as a schedule by rule takes them.
@@ -186,12 +189,9 @@ double estimate(const Product& p, const Schedule& s, const Extents& x, int64_t s
 }  // namespace
 
 std::vector<Knob> knobs_of(const Workload& w, const Product& p, const TargetInfo& t) {
-  Knob unit{"unit", {kUnitScalar}};
-  if (p.fragment) unit.choices.emplace_back(kUnitMatrix);
-  if (p.group) unit.choices.emplace_back(kUnitGroup);
-  if (p.group && t.has("tma") &&
-      (has_boxes(w, p.lhs->dtype, p.lhs_pitch()) || has_boxes(w, p.rhs->dtype, p.rhs_pitch())))
-    unit.choices.emplace_back(kUnitGroupBoxes);
+  Knob unit{"unit", {}};
+  for (const UnitRow& u : kUnits)
+    if (is_offered(u, w, p, t)) unit.choices.emplace_back(u.name);
   Knob columns = int_knob("tile_columns", {4, 8, 16, 32, 64});
   if (p.group) columns.choices.emplace_back(int64_t{128});
   Knob rows = int_knob("block_rows", {4, 8, 16, 32, 64, 128});

@@ -35,14 +35,20 @@ std::optional<kir::WarpFragment> fragment_for(const Product& p, const TargetInfo
 
 // ---------------------------------------------------------------- the schedule
 
-inline constexpr const char* kUnitScalar = "simt";  // a multiply-add for each lane and product
-inline constexpr const char* kUnitMatrix = "mma";   // a fragment of a warp's lanes together
-inline constexpr const char* kUnitGroup = "wgmma";  // one of four warps, from shared memory
-// The same, whose tiles come as boxes. No knob of its own: other units' tiles lie otherwise, and
-// what was recorded of them stays theirs.
-inline constexpr const char* kUnitGroupBoxes = "wgmma-tma";
+// A multiply-add for each lane and product; a fragment of a warp's lanes together; one of four
+// warps, from shared memory.
 enum class UnitKind { kScalar, kMatrix, kGroup };
-const char* name_of(UnitKind unit);
+// A value of the knob "unit", and what it says of a schedule. Boxes are no knob of their own: other
+// units' tiles lie otherwise, and what was recorded of them stays theirs.
+struct UnitRow {
+  const char* name;
+  UnitKind kind;
+  bool boxes;
+};
+inline constexpr UnitRow kUnits[] = {{"simt", UnitKind::kScalar, false},
+                                     {"mma", UnitKind::kMatrix, false},
+                                     {"wgmma", UnitKind::kGroup, false},
+                                     {"wgmma-tma", UnitKind::kGroup, true}};
 
 // A block computes block_rows x block_columns of the product in steps of k_step along k, of which
 // each of k_split teams of threads takes a part of its own; the teams' sums are added up in order.

@@ -396,11 +396,24 @@ TEST_F(FileFormatTest, DataOfTwoConstantsDoesNotOverlap) {
   FAIL() << "no section of constants";
 }
 
+// Files hold the numbers: a row of Sections.def that moves makes old files other ones.
+TEST(FormatTest, SectionsKeepTheirNumbers) {
+  const std::pair<uint32_t, Section> sections[] = {
+      {1, Section::kFunctions},   {4, Section::kKernels}, {10, Section::kImageData},
+      {11, Section::kPortable},   {14, Section::kGpu},    {16, Section::kGpuSteps},
+      {17, Section::kTensorMaps},
+  };
+  for (const auto& [number, section] : sections)
+    EXPECT_EQ(static_cast<uint32_t>(section), number) << name_of(section);
+  EXPECT_EQ(name_of(Section::kTensorMaps), "tensor maps");
+  EXPECT_EQ(name_of(static_cast<Section>(kSectionCount + 1)), "unknown");
+}
+
 // Whoever may write to a file that nobody trusts cannot change it after it was checked.
 TEST_F(FileFormatTest, WithoutTrustAFileMayChangeAfterItWasRead) {
   const Executable e = sample();
   write(e, path_);
-  const Executable copied = read(path_), mapped = read(path_, {true, true});
+  const Executable copied = read(path_), mapped = read(path_, {.trust = true});
   const std::vector<uint8_t> size(read_file(path_).size());
   // In place, as no honest program would: writing anew makes another file.
   std::FILE* file = std::fopen(path_.c_str(), "r+b");
@@ -419,7 +432,7 @@ TEST_F(FileFormatTest, WhatIsReadFromMemoryIsCopied) {
   std::vector<uint8_t> bytes = serialize(sample());
   for (bool trust : {false, true}) {
     std::vector<uint8_t> given = bytes;
-    const Executable e = deserialize(given, {true, trust});
+    const Executable e = deserialize(given, {.trust = trust});
     std::fill(given.begin(), given.end(), 0);
     expect_same(sample(), e);
   }
@@ -427,7 +440,7 @@ TEST_F(FileFormatTest, WhatIsReadFromMemoryIsCopied) {
 
 Status status_with(const LoadLimits& limits, const std::string& path, bool trust = false) {
   try {
-    read(path, {true, trust, limits});
+    read(path, {trust, limits});
   } catch (const Error& e) {
     EXPECT_FALSE(e.remedy().empty());
     return e.status();
@@ -468,7 +481,7 @@ TEST_F(FileFormatTest, WhatIsDecodedIsCounted) {
   e.functions.push_back(f);
   EXPECT_GE(deserialize(serialize(e)).memory, f.code.size() * (sizeof(Instruction) + 8));
   try {
-    deserialize(serialize(e), {true, false, {1 << 20}}, "m.nimble");
+    deserialize(serialize(e), {false, {1 << 20}}, "m.nimble");
     FAIL() << "not refused";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kExhausted);

@@ -1,10 +1,9 @@
 // What the compiler takes from a tuning database: tables of several thread counts joined, ones of
-// other code or another class of policy, ones that do not fit, damaged ones; overrides.
+// other code or another class of policy, ones that do not fit, damaged ones.
 #include <algorithm>
 #include <filesystem>
 
-#include "compiler/driver/kernel_set.h"
-#include "compiler/driver/test/harness.h"
+#include "compiler/driver/test/tuned_fixture.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
@@ -12,59 +11,11 @@
 #include "db/store/host_records.h"
 #include "db/store/sqlite.h"
 #include "vm/executable/dispatch_json.h"
-#include "vm/executable/vendor_call.h"
-#include "vm/library/registry.h"
 
 namespace nimble::driver::testing {
 namespace {
 
 using exec::DispatchNode;
-using exec::DispatchTree;
-
-constexpr const char* kDense = R"(fn @main(%x: Tensor[(n, 24), f32], %c: Tensor[(40), f32]) {
-  let %i = range() {count = 960, start = 0, step = 1, dtype = f32};
-  let %s = sin(%i);
-  let %w = reshape(%s) {shape = (24, 40)};
-  let %y = matmul(%x, %w);
-  let %z = add(%y, %c);
-  let %g = relu(%z);
-  %g
-})";
-
-// The first workload of a program with this anchor, or with any.
-WorkloadUse workload_of(const std::string& text, const std::string& anchor) {
-  passes::PassContext context;
-  context.target = kernels::detect_host();
-  ir::Module lowered = passes::run_pipeline(ir::infer_types(ir::parse_module(text)), context);
-  // lower-memory has replaced the calls: ask before it.
-  passes::PipelineOptions until_fused;
-  std::vector<std::string>& names = until_fused.passes;
-  names.erase(std::find(names.begin(), names.end(), "lower-memory"), names.end());
-  lowered = passes::run_pipeline(ir::infer_types(ir::parse_module(text)), context, until_fused);
-  for (WorkloadUse& u : workloads_of(lowered))
-    if (anchor.empty() || u.workload.anchor == anchor) return u;
-  ADD_FAILURE() << "no workload " << anchor;
-  return {};
-}
-
-// Configurations that the template calls valid, no two alike; the default one first.
-std::vector<tuned::Candidate> candidates_of(const kernels::Workload& w,
-                                            const kernels::TargetInfo& target, size_t count) {
-  const kernels::Template* t = kernels::template_for(w, target);
-  std::vector<tuned::Candidate> out = {{std::string(t->name()), t->default_config(w, target), {}}};
-  unsigned state = 1;
-  for (int attempt = 0; attempt < 2000 && out.size() < count; ++attempt) {
-    kernels::Config c;
-    for (const kernels::Knob& k : t->knobs(w, target)) {
-      state = state * 1664525 + 1013904223;
-      c[k.name] = k.choices[(state >> 16) % k.choices.size()];
-    }
-    bool known = std::any_of(out.begin(), out.end(),
-                             [&](const tuned::Candidate& o) { return o.config == c; });
-    if (!known && t->valid(w, c, target)) out.push_back({std::string(t->name()), c, {}});
-  }
-  return out;
-}
 
 // Changes a database behind its guards: without triggers, checks and foreign keys.
 void damage(const std::string& path, const std::string& sql) {
@@ -76,140 +27,6 @@ void damage(const std::string& path, const std::string& sql) {
   }
   db.script(drops + "PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF;" + sql);
 }
-
-// How a table differs from one that this compiler would write.
-struct Change {
-  std::string tree;  // instead of one leaf for each candidate, by rows
-  std::string toolchain_version, isa, template_name;
-  int64_t template_version = 0;
-  std::string policy_class = "warm";
-  std::string model_name;  // of the hardware
-  std::string config;      // instead of each candidate's
-  bool evidence = true;    // the code that was measured is known …
-  bool changed = false;    // … and is other code than is generated now
-};
-
-class Tuned : public ::testing::Test {
- protected:
-  Tuned() {
-    std::string pattern = ::testing::TempDir() + "nimble-tuned-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-    store_ = db::Store::open(folder_ + "/tuning.db");
-    use_ = workload_of(kDense, "packed_matmul");
-    candidates_ = candidates_of(use_.workload, target_, 3);
-  }
-  ~Tuned() override { std::filesystem::remove_all(folder_); }
-
-  // An active table of these candidates, in ranges of the first symbol: <= 8, <= 32, above.
-  db::Uuid table(int64_t threads, std::vector<size_t> chosen, const Change& change = {}) {
-    db::NewDispatchTable t;
-    db::Hardware hardware = db::host_hardware();
-    if (!change.isa.empty()) hardware.isa = change.isa;
-    if (!change.model_name.empty()) hardware.model_name = change.model_name;
-    db::Toolchain toolchain = tuned::toolchain_record();
-    if (!change.toolchain_version.empty()) toolchain.version = change.toolchain_version;
-    store_->transaction([&] {
-      t.workload = store_->put(tuned::workload_record(use_.workload, target_, threads));
-      t.hardware = store_->put(hardware);
-      t.toolchain = store_->put(toolchain);
-      t.policy = store_->put(
-          db::MeasurePolicy{db::CacheMode::kWarm, 3, 2, "rdtsc", "ci<1%", change.policy_class});
-      t.objective = "mean";
-      for (size_t c : chosen) {
-        db::Hash h = store_->put(db::Template{
-            change.template_name.empty() ? candidates_[c].template_name : change.template_name,
-            change.template_version ? change.template_version : tuned::kTemplateVersion, "knobs"});
-        db::DispatchEntry e;
-        e.config = store_->put(
-            db::Config{h, !change.config.empty() ? change.config
-                          : candidates_[c].vendor.empty()
-                              ? kernels::to_json(candidates_[c].config)
-                              : fmt::format(R"({{"routine":"{}"}})", candidates_[c].vendor)});
-        e.expected_ns = 100;
-        if (change.evidence)
-          e.evidence = measured(t, e.config, change.changed ? "other code" : code_of(c));
-        t.entries.push_back(e);
-      }
-      t.tree = change.tree.empty()
-                   ? exec::tree_to_json(by_rows(chosen.size()), use_.workload.contract.symbols)
-                   : change.tree;
-    });
-    db::Uuid uuid = store_->create_table(t);
-    store_->activate(uuid, "test");
-    return uuid;
-  }
-  static DispatchTree by_rows(size_t leaves) {
-    DispatchTree tree;
-    const int64_t limits[] = {8, 32};
-    for (uint32_t i = 0; i + 1 < leaves; ++i) {
-      auto here = static_cast<uint32_t>(tree.nodes.size());
-      tree.nodes.push_back({DispatchNode::Test::kLessEqual, {}, limits[i], here + 1, here + 2});
-      tree.nodes.push_back({DispatchNode::Test::kLeaf, {}, 0, i, 0});
-    }
-    tree.nodes.push_back({DispatchNode::Test::kLeaf, {}, 0, static_cast<uint32_t>(leaves - 1), 0});
-    return tree;
-  }
-  tuned::Lookup find(const std::string& policy_class = "warm") {
-    return tuned::database_source(store_)->find(use_.workload, target_, policy_class);
-  }
-
-  // The hash of a candidate's code, generated as the programs of these tests are.
-  std::string code_of(size_t candidate) {
-    std::string& known = codes_[candidate];
-    if (!known.empty()) return known;
-    KernelSet kernels(target_, {});
-    kernels.add_fixed(use_.workload.group, use_.workload.constant_parameter, candidates_[candidate],
-                      "alone");
-    CompileOptions options = options_of({"default"});
-    options.portable = false;
-    exec::Executable e;
-    kernels.finish(options, e, nullptr);
-    return known = kernels.code_hash(0, 0);
-  }
-  // A measurement of a configuration, at 64 rows and 100 ns.
-  db::Uuid measured(const db::NewDispatchTable& t, const db::Hash& config,
-                    const std::string& code_hash) {
-    const db::CampaignKey key{code_hash, t.hardware, ++campaigns_};
-    db::TrialKey trial{store_->create_campaign(key, 10, "test"), t.workload, config,
-                       store_->put(db::Shape{t.workload, {{"s0", 64}}, 1, 1})};
-    store_->enqueue({{trial}});
-    store_->claim({trial.campaign, "me"});
-    db::Measurement m;
-    m.trial = db::uuid_of(trial);
-    m.artifact = store_->put(db::Artifact{code_hash, t.workload, config, t.toolchain, 1, 1});
-    m.policy = t.policy;
-    m.machine = store_->put(db::Machine{"", "box", t.hardware});
-    m.host_state = store_->put(db::HostState{});
-    m.median_ns = m.ci_low_ns = m.ci_high_ns = 100;
-    m.stop_reason = "ci";
-    m.samples_ns = {100};
-    store_->finish({m.trial, "me", db::TrialState::kOk, "", "", m});
-    return store_->measurements(m.trial).at(0).measurement.uuid;
-  }
-  KernelReport compiled(const std::string& policy_class = "warm") {
-    auto source = tuned::database_source(store_);
-    CompileOptions options = options_of({"default"});
-    options.tuned = source.get();
-    options.policy_class = policy_class;
-    CompileReport report;
-    driver::compile(ir::infer_types(ir::parse_module(kDense)), options, &report);
-    for (const KernelReport& k : report.kernels)
-      if (k.workload == use_.workload.key) return k;
-    ADD_FAILURE() << "no such kernel";
-    return {};
-  }
-  db::Uuid lay(db::Region region, const db::Hash& config, const db::DispatchTable& t) {
-    return store_->add(db::NewOverride{t.workload, t.hardware, std::move(region), config, "word"});
-  }
-
-  kernels::TargetInfo target_ = kernels::detect_host();
-  std::string folder_;
-  std::shared_ptr<db::Store> store_;
-  WorkloadUse use_;
-  std::vector<tuned::Candidate> candidates_;
-  std::map<size_t, std::string> codes_;
-  int64_t campaigns_ = 0;
-};
 
 TEST_F(Tuned, NothingIsKnownOfAnEmptyDatabase) {
   tuned::Lookup found = find();
@@ -453,91 +270,6 @@ TEST_F(Tuned, ARecordIsExactWhileItsCodeIsTheSame) {
   }
 }
 
-TEST_F(Tuned, AVendorsRoutineIsItsNameAndItsLibrarysVersion) {
-  const rt::LibraryKernel* routine =
-      rt::find_library_kernel(exec::ImplementationKind::kVendor, "onednn.matmul");
-  ASSERT_TRUE(routine && routine->version);
-  candidates_.push_back({tuned::kVendorTemplate, {}, "onednn.matmul"});
-  const std::string code = code_of(candidates_.size() - 1);
-  EXPECT_EQ(code, "onednn.matmul " + routine->version());
-  EXPECT_TRUE(code.find("oneDNN ") != std::string::npos || !routine->unavailable().empty()) << code;
-}
-
-// One size has an entry of its own, for the vendor's routine; the rest is ours, and so is that size
-// where the library is another or none.
-TEST_F(Tuned, AVendorsRoutineServesItsExactSizeAndOursTheRest) {
-  const rt::LibraryKernel* routine =
-      rt::find_library_kernel(exec::ImplementationKind::kVendor, "onednn.matmul");
-  candidates_.push_back({tuned::kVendorTemplate, {}, "onednn.matmul"});
-  Change change;
-  const DispatchTree tree = {{{DispatchNode::Test::kEqual, {}, 37, 1, 2},
-                              {DispatchNode::Test::kLeaf, {}, 0, 1, 0},
-                              {DispatchNode::Test::kLeaf, {}, 0, 0, 0}}};
-  change.tree = exec::tree_to_json(tree, use_.workload.contract.symbols);
-  table(1, {0, candidates_.size() - 1}, change);
-  auto source = tuned::database_source(store_);
-  CompileOptions options = options_of({"default"});
-  options.tuned = source.get();
-  options.policy_class = "warm";
-  const ir::Module m = ir::infer_types(ir::parse_module(kDense));
-  exec::Executable e = driver::compile(m, options, nullptr);
-  size_t told = 0;
-  for (const exec::Kernel& k : e.kernels)
-    for (const exec::Implementation& i : k.implementations)
-      if (i.kind == exec::ImplementationKind::kVendor) {
-        ++told;
-        const exec::VendorCall call = exec::vendor_call_of(i.config);
-        EXPECT_EQ(call.library, routine->version());
-        EXPECT_EQ(call.k, 24);
-        EXPECT_EQ(call.n, 40);
-        EXPECT_EQ(call.then.size(), 2u) << i.config;
-      }
-  EXPECT_EQ(told, 1u);
-  const bool there = routine->unavailable().empty();
-  for (const bool other_version : {false, true}) {
-    exec::Executable copy = e;
-    if (other_version)
-      for (exec::Kernel& k : copy.kernels)
-        for (exec::Implementation& i : k.implementations)
-          if (i.kind == exec::ImplementationKind::kVendor) {
-            exec::VendorCall call = exec::vendor_call_of(i.config);
-            call.library = "oneDNN 1.0.0";
-            i.config = exec::to_json(call);
-          }
-    auto model = load(std::move(copy));
-    EXPECT_EQ(model->vendor_calls(), there && !other_version ? 1u : 0u);
-    EXPECT_EQ(model->vendor_bytes() >= 24 * 40 * 4, there && !other_version);
-    rt::Session session(model, {});
-    Program p{"dense", kDense};
-    for (int64_t n : {0, 1, 36, 37, 38, 130}) {
-      const std::vector<ir::TensorRef> in = random_inputs(p, *m.find("main"), {{"n", n}}, 3);
-      expect_close(run_session(session, "main", in),
-                   reference::Interpreter(m).run_tensors("main", in), 1e-4);
-    }
-  }
-}
-
-// A table that knows nothing but the vendor's: ours is there all the same.
-TEST_F(Tuned, OursStandsInWhereATableHasTheVendorsRoutineAlone) {
-  candidates_.push_back({tuned::kVendorTemplate, {}, "onednn.matmul"});
-  table(1, {candidates_.size() - 1});
-  auto source = tuned::database_source(store_);
-  CompileOptions options = options_of({"default"});
-  options.tuned = source.get();
-  options.policy_class = "warm";
-  options.portable = false;
-  const ir::Module m = ir::infer_types(ir::parse_module(kDense));
-  auto model = load(driver::compile(m, options, nullptr));
-  EXPECT_EQ(model->vendor_calls(), 0u) << "no size has an entry of its own";
-  rt::Session session(model, {});
-  Program p{"dense", kDense};
-  for (int64_t n : {1, 37}) {
-    const std::vector<ir::TensorRef> in = random_inputs(p, *m.find("main"), {{"n", n}}, 3);
-    expect_close(run_session(session, "main", in),
-                 reference::Interpreter(m).run_tensors("main", in), 1e-4);
-  }
-}
-
 TEST_F(Tuned, AnotherClassOfPolicyStandsInAndSaysSo) {
   Change cold;
   cold.policy_class = "cold";
@@ -551,109 +283,6 @@ TEST_F(Tuned, AnotherClassOfPolicyStandsInAndSaysSo) {
   EXPECT_EQ(find("warm").choice->candidates[0].config, candidates_[0].config);
   EXPECT_EQ(find("cold").choice->candidates[0].config, candidates_[1].config);
   EXPECT_EQ(find("cached").choice->candidates[0].config, candidates_[0].config) << "the nearer";
-}
-
-TEST_F(Tuned, AnOverrideIsLaidOverWhicheverTableIsActive) {
-  const db::DispatchTable first = *store_->table(table(1, {0, 1}));
-  const db::Hash config = store_->table(table(2, {2}))->entries[0].config;
-  const db::Uuid word = lay({{"s0", {20, 40}}}, config, first);
-  const auto chosen = [&](int64_t rows) {
-    const tuned::Lookup found = find();
-    const uint32_t leaf = found.choice->tree.choose(std::vector<int64_t>{rows}, 1);
-    const auto it = std::find_if(candidates_.begin(), candidates_.end(), [&](const auto& c) {
-      return c.config == found.choice->candidates.at(leaf).config;
-    });
-    return it - candidates_.begin();
-  };
-  for (int pass = 0; pass < 2; ++pass) {
-    const long below = pass, above = 1 - pass;
-    EXPECT_EQ(chosen(8), below);
-    EXPECT_EQ(chosen(19), above);
-    EXPECT_EQ(chosen(20), 2);
-    EXPECT_EQ(chosen(40), 2);
-    EXPECT_EQ(chosen(41), above);
-    if (pass == 0) table(1, {1, 0});  // another one becomes active
-  }
-  // The later of two that overlap counts.
-  const db::Uuid later = lay({{"s0", {30, std::nullopt}}}, first.entries[0].config, first);
-  EXPECT_EQ(chosen(29), 2);
-  EXPECT_EQ(chosen(30), 0);
-  const KernelReport k = compiled();
-  EXPECT_NE(k.reason.find("2 overrides in force"), std::string::npos) << k.reason;
-  EXPECT_NE(k.evidence.find(word), std::string::npos);
-  store_->withdraw(later, "no");
-  store_->withdraw(word, "no");
-  EXPECT_EQ(chosen(30), 0);
-  EXPECT_EQ(chosen(8), 1);
-  EXPECT_EQ(compiled().reason, "");
-}
-
-TEST_F(Tuned, AnOverrideOfAnUntunedWorkloadIsLaidOverTheDefault) {
-  const db::DispatchTable t = *store_->table(table(1, {1}));
-  lay({{"s0", {20, 40}}}, t.entries[0].config, t);
-  store_->roll_back(t.uuid, "none is left");
-  const tuned::Lookup found = find();
-  EXPECT_EQ(found.outcome, tuned::Lookup::Outcome::kUntuned);
-  ASSERT_TRUE(found.choice);
-  const auto chosen = [&](int64_t rows) {
-    return found.choice->candidates.at(found.choice->tree.choose(std::vector<int64_t>{rows}, 1));
-  };
-  EXPECT_EQ(chosen(30).config, candidates_[1].config);
-  EXPECT_EQ(chosen(41).config, candidates_[0].config);
-  EXPECT_EQ(compiled().outcome, tuned::Lookup::Outcome::kUntuned);
-}
-
-TEST_F(Tuned, AnOverrideThatCannotBeUsedIsReportedAndLeftOut) {
-  const db::DispatchTable t = *store_->table(table(1, {0}));
-  lay({{"moon", {1, 2}}}, t.entries[0].config, t);
-  lay({{"threads", {1, 2}}}, t.entries[0].config, t);
-  const db::Hash odd = store_->put(db::Config{store_->put(db::Template{"hexagonal", 1, ""}), "{}"});
-  lay({}, odd, t);
-  const db::Hash vendor =
-      store_->put(db::Config{store_->put(db::Template{tuned::kVendorTemplate, 1, ""}), "{}"});
-  lay({}, vendor, t);
-  const tuned::Lookup found = find();
-  EXPECT_EQ(found.outcome, tuned::Lookup::Outcome::kTuned);
-  EXPECT_EQ(found.choice->candidates.size(), 1u);
-  for (const char* word : {"moon is not a feature", "threads is not a feature",
-                           "hexagonal does not", "names no routine", "override "})
-    EXPECT_NE(found.reason.find(word), std::string::npos) << found.reason;
-  // Very many are cut, and the tree stays sound.
-  for (int i = 0; i < 100; ++i) lay({{"s0", {i, i}}}, t.entries[0].config, t);
-  const tuned::Lookup many = find();
-  EXPECT_LE(many.choice->candidates.size(), 65u);
-  EXPECT_EQ(many.choice->tree.verify(1, static_cast<uint32_t>(many.choice->candidates.size())), "");
-  EXPECT_NE(many.reason.find("withdraw some"), std::string::npos) << many.reason;
-}
-
-// Tables whose configuration of the vendor's routine is none for the workload: each is reported so.
-class VendorConfigurations : public Tuned {
- protected:
-  void expect_reported(const char* config, const char* why) {
-    std::filesystem::remove_all(folder_ + "/tuning.db");
-    store_ = db::Store::open(folder_ + "/tuning.db");
-    Change change;
-    change.template_name = tuned::kVendorTemplate;
-    change.template_version = 1;
-    change.config = config;
-    table(1, {0}, change);
-    const KernelReport k = compiled();
-    EXPECT_EQ(k.outcome, tuned::Lookup::Outcome::kMismatch) << config;
-    EXPECT_NE(k.reason.find(why), std::string::npos) << k.reason;
-  }
-};
-
-// It once ended the compilation with an exception of the JSON library.
-TEST_F(VendorConfigurations, WithoutARoutineAreReported) {
-  for (const char* config : {"{}", R"({"routine":7})", "[]", "null", R"({"routine":""})"})
-    expect_reported(config, "names no routine");
-}
-
-// A routine that the runtime would pass over, whatever its name is.
-TEST_F(VendorConfigurations, OfAnotherWorkloadAreReported) {
-  for (const char* config : {R"({"routine":"onednn.conv2d"})", R"({"routine":"host.copy"})",
-                             R"({"routine":"no such\u0001"})"})
-    expect_reported(config, "does not compute it");
 }
 
 TEST_F(Tuned, RecordsOfOtherHardwareAreUsedWhereTheyAreAskedFor) {

@@ -1,11 +1,11 @@
 // A fixture whose tests run for a level, by the instructions that its machines have.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/level_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
@@ -39,12 +39,6 @@ class AtLevel : public ::testing::TestWithParam<std::string> {
 inline auto levels_of_bytes() {
   return ::testing::Values("portable", "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni",
                            "x86-64-v4-amx", "aarch64-dotprod");
-}
-
-inline std::string name_of_level(const ::testing::TestParamInfo<std::string>& p) {
-  std::string name = p.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
 }
 
 }  // namespace nimble::kernels::testing

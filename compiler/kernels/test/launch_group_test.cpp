@@ -9,7 +9,7 @@
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/test/argument_memory.h"
 #include "compiler/kernels/test/kernel_builder.h"
-#include "vm/base/error.h"
+#include "compiler/kernels/test/launch_harness.h"
 #include "vm/base/half.h"
 
 namespace nimble::kir {
@@ -21,25 +21,10 @@ using ::testing::AnyOf;
 using testing::bytes_of;
 using ::testing::HasSubstr;
 using testing::KernelBuilder;
-
-const Dim thread = Dim::symbol("thread");
-const Dim warp = ir::floordiv(thread, 32), lane = ir::mod(thread, 32);
-
-std::string outcome(const Function& f, const std::vector<std::span<std::byte>>& buffers) {
-  std::vector<std::string> all;
-  for (const uint64_t order : {0, 1, 7}) {
-    try {
-      Interpreter::Options options;
-      options.order = order;
-      all.push_back("status " + std::to_string(Interpreter(f, options).run(buffers, {})));
-    } catch (const Error& e) {
-      all.emplace_back(e.what());
-    }
-  }
-  for (const std::string& one : all)
-    EXPECT_EQ(one.substr(0, 6) == "status", all[0].substr(0, 6) == "status") << one;
-  return all[0];
-}
+using testing::lane;
+using testing::outcome;
+using testing::thread;
+using testing::warp;
 
 // --- What a product computes
 

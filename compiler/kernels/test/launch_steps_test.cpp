@@ -4,47 +4,31 @@
 
 #include <numeric>
 
-#include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/test/kernel_builder.h"
-#include "vm/base/error.h"
+#include "compiler/kernels/test/launch_harness.h"
 
 namespace nimble::kir {
 namespace {
 
 using namespace build;  // NOLINT
 using ::testing::AnyOf;
+using testing::block_x;
 using testing::bytes_of;
 using ::testing::HasSubstr;
 using testing::KernelBuilder;
+using testing::ne;
+using testing::thread;
 
-const Dim thread = Dim::symbol("thread"), block_x = Dim::symbol("block_x"), t = Dim::symbol("t");
+const Dim t = Dim::symbol("t");
 
 StmtRef steps(const Dim& count, std::vector<StmtRef> body) {
   return loop(LoopKind::kSteps, "t", 0, count, seq(std::move(body)));
 }
-Condition ne(const Dim& a, const Dim& b) {
-  return {{{a, Condition::Op::kNe, b}}};
-}
 
-// "status 0", or the fault, in one launch and in one a step and in each order of blocks; it must be
-// one or the other in all of them.
-std::string outcome(const Function& f, const std::vector<std::span<std::byte>>& buffers,
+std::string stepped(const Function& f, const std::vector<std::span<std::byte>>& buffers,
                     const std::vector<int64_t>& symbols) {
   EXPECT_EQ(verify(f), "") << print(f);
-  std::vector<std::string> all;
-  for (const bool apart : {false, true})
-    for (const uint64_t order : {0, 1, 7}) {
-      Interpreter::Options options;
-      options.order = order;
-      options.apart = apart;
-      try {
-        all.push_back("status " + std::to_string(Interpreter(f, options).run(buffers, symbols)));
-      } catch (const Error& e) {
-        all.push_back(e.what());
-      }
-      EXPECT_EQ(all.back().substr(0, 6) == "status", all[0].substr(0, 6) == "status") << all.back();
-    }
-  return all[0];
+  return testing::outcome(f, buffers, symbols, testing::Launches::kAlsoOneAStep);
 }
 
 // Each block takes what its right neighbour had after the step before, plus 1.
@@ -74,7 +58,7 @@ TEST(LaunchSteps, EachSeesWhatTheOneBeforeWrote) {
       const auto width = static_cast<size_t>(m * 32);
       std::vector<float> x(width), y(width * static_cast<size_t>(n));
       std::iota(x.begin(), x.end(), 0.0F);
-      ASSERT_EQ(outcome(shifts.f, {bytes_of(x), bytes_of(y)}, {n, m}), "status 0");
+      ASSERT_EQ(stepped(shifts.f, {bytes_of(x), bytes_of(y)}, {n, m}), "status 0");
       std::vector<float> now = x;
       for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
         std::vector<float> next(width);
@@ -90,7 +74,7 @@ TEST(LaunchSteps, EachSeesWhatTheOneBeforeWrote) {
 
 TEST(LaunchSteps, ASerialLoopIsNone) {
   std::vector<float> x(64), y(128);
-  EXPECT_THAT(outcome(Shifts(LoopKind::kSerial).f, {bytes_of(x), bytes_of(y)}, {2, 2}),
+  EXPECT_THAT(stepped(Shifts(LoopKind::kSerial).f, {bytes_of(x), bytes_of(y)}, {2, 2}),
               AnyOf(HasSubstr("another block"), HasSubstr("nothing has written")));
 }
 
@@ -103,7 +87,7 @@ TEST(LaunchSteps, BlocksOfOneStepHaveNoOrder) {
   // Written and read in one step.
   const Function f = k.body({steps(n, {store(y, at, load(y, ir::mod(at + 32, 64)))})});
   std::vector<float> data(64);
-  EXPECT_THAT(outcome(f, {bytes_of(data)}, {1}), HasSubstr("another block"));
+  EXPECT_THAT(stepped(f, {bytes_of(data)}, {1}), HasSubstr("another block"));
 }
 
 // Memory that is written over at each step.
@@ -118,7 +102,7 @@ TEST(LaunchSteps, ElementsChangeHandsBetweenSteps) {
                         add(mul(load(y, thread), integer(DType::kI64, 3)), index(block_x))))})});
   std::vector<int64_t> data(32, 1);
   // The data goes through all six runs.
-  ASSERT_EQ(outcome(f, {bytes_of(data)}, {2}), "status 0");
+  ASSERT_EQ(stepped(f, {bytes_of(data)}, {2}), "status 0");
   int64_t expected = 1;
   for (int i = 0; i < 6; ++i) expected = (expected * 3) * 3 + 1;
   EXPECT_EQ(data, std::vector<int64_t>(32, expected));
@@ -138,7 +122,7 @@ TEST(LaunchSteps, WhatIsReadyStays) {
               steps(n, {store(y, t * 64 + at, add(load(s, 31 - thread), reg(r, 0)))})});
   std::vector<float> in(64), out(64 * 3);
   std::iota(in.begin(), in.end(), 0.0F);
-  ASSERT_EQ(outcome(f, {bytes_of(in), bytes_of(out)}, {3}), "status 0");
+  ASSERT_EQ(stepped(f, {bytes_of(in), bytes_of(out)}, {3}), "status 0");
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t place = i % 64, block = place / 32 * 32;
     EXPECT_EQ(out[i], in[place] + in[block + 31 - place % 32]) << i;
@@ -162,8 +146,8 @@ TEST(LaunchSteps, NothingElseIsCarriedOnChip) {
   };
   std::vector<float> out(64);
   for (const bool in_shared : {false, true}) {
-    EXPECT_EQ(outcome(carries(in_shared), {bytes_of(out)}, {1}), "status 0");
-    EXPECT_NE(outcome(carries(in_shared), {bytes_of(out)}, {2}).substr(0, 6), "status");
+    EXPECT_EQ(stepped(carries(in_shared), {bytes_of(out)}, {1}), "status 0");
+    EXPECT_NE(stepped(carries(in_shared), {bytes_of(out)}, {2}).substr(0, 6), "status");
   }
 }
 
@@ -177,7 +161,7 @@ TEST(LaunchSteps, NoCopyOutlivesItsStep) {
   const Function f = k.body(
       {steps(n, {async_copy(s, thread, x, thread, 1), async_commit(), store(y, thread, f32(1))})});
   std::vector<float> in(32), out(32);
-  EXPECT_THAT(outcome(f, {bytes_of(in), bytes_of(out)}, {1}), HasSubstr("a copy is on its way"));
+  EXPECT_THAT(stepped(f, {bytes_of(in), bytes_of(out)}, {1}), HasSubstr("a copy is on its way"));
 }
 
 // ---- the verifier

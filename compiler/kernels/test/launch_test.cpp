@@ -8,7 +8,7 @@
 
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/test/kernel_builder.h"
-#include "vm/base/error.h"
+#include "compiler/kernels/test/launch_harness.h"
 #include "vm/base/half.h"
 #include "vm/executable/check_status.h"
 
@@ -16,32 +16,17 @@ namespace nimble::kir {
 namespace {
 
 using namespace build;  // NOLINT
+using testing::block_x;
 using testing::bytes_of;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::KernelBuilder;
+using testing::lane;
+using testing::outcome;
+using testing::thread;
+using testing::warp;
 
-const Dim thread = Dim::symbol("thread"), block_x = Dim::symbol("block_x"), i = Dim::symbol("i");
-const Dim warp = ir::floordiv(thread, 32), lane = ir::mod(thread, 32);
-
-// In each order of blocks and warps.
-std::string fault_of(const Function& f, std::vector<std::span<std::byte>> buffers,
-                     std::vector<int64_t> symbols = {}) {
-  std::vector<std::string> all;
-  for (const uint64_t order : {0, 1, 7}) {
-    try {
-      Interpreter::Options options;
-      options.order = order;
-      all.push_back("status " + std::to_string(Interpreter(f, options).run(buffers, symbols)));
-    } catch (const Error& e) {
-      all.push_back(e.what());
-    }
-  }
-  // Which threads an order shows a fault in differs; whether it does must not.
-  for (const std::string& one : all)
-    EXPECT_EQ(one.substr(0, 6) == "status", all[0].substr(0, 6) == "status") << one;
-  return all[0];
-}
+const Dim i = Dim::symbol("i");
 
 std::vector<float> counted(size_t n) {
   std::vector<float> v(n);
@@ -58,7 +43,7 @@ TEST(Launch, EachBlockRunsItsThreads) {
   const Function f = k.body({store(y, block * 64 + thread, index(block * 1000 + thread))});
   for (const int64_t rows : {0, 1, 3}) {
     std::vector<int64_t> out(rows * 5 * 128, -1);
-    EXPECT_EQ(fault_of(f, {bytes_of(out)}, {rows, 5}), "status 0");
+    EXPECT_EQ(outcome(f, {bytes_of(out)}, {rows, 5}), "status 0");
     for (size_t at = 0; at < out.size(); ++at) EXPECT_EQ(out[at], at / 64 * 1000 + at % 64);
   }
 }
@@ -79,18 +64,18 @@ Function reversal(bool with_barrier, bool of_warp = false) {
 
 TEST(Launch, ThreadsShareMemoryOverBarriers) {
   std::vector<float> in = counted(192), out(192);
-  EXPECT_EQ(fault_of(reversal(true), {bytes_of(in), bytes_of(out)}, {3}), "status 0");
+  EXPECT_EQ(outcome(reversal(true), {bytes_of(in), bytes_of(out)}, {3}), "status 0");
   for (size_t at = 0; at < 192; ++at) EXPECT_EQ(out[at], at / 64 * 64 + 63 - at % 64);
 }
 
 TEST(Launch, MissingBarriersAreRaces) {
   std::vector<float> in = counted(64), out(64);
   // Without any, what is read may be there or not, by the order of the warps.
-  const std::string none = fault_of(reversal(false), {bytes_of(in), bytes_of(out)}, {1});
+  const std::string none = outcome(reversal(false), {bytes_of(in), bytes_of(out)}, {1});
   EXPECT_TRUE(none.find("nothing has written") != std::string::npos ||
               none.find("race") != std::string::npos)
       << none;
-  const std::string own = fault_of(reversal(true, true), {bytes_of(in), bytes_of(out)}, {1});
+  const std::string own = outcome(reversal(true, true), {bytes_of(in), bytes_of(out)}, {1});
   EXPECT_TRUE(own.find("nothing has written") != std::string::npos ||
               own.find("race") != std::string::npos)
       << own;
@@ -111,9 +96,9 @@ TEST(Launch, LanesAreInOrderOverTheirWarpsBarrierAlone) {
     return k.body(std::move(body));
   };
   std::vector<int64_t> out(64);
-  EXPECT_EQ(fault_of(rotated(true), {bytes_of(out)}), "status 0");
+  EXPECT_EQ(outcome(rotated(true), {bytes_of(out)}), "status 0");
   for (int64_t t = 0; t < 64; ++t) EXPECT_EQ(out[t], t / 32 * 32 + (t + 1) % 32);
-  EXPECT_THAT(fault_of(rotated(false), {bytes_of(out)}), HasSubstr("race"));
+  EXPECT_THAT(outcome(rotated(false), {bytes_of(out)}), HasSubstr("race"));
 }
 
 TEST(Launch, AWriteAfterAReadNeedsABarrier) {
@@ -129,9 +114,9 @@ TEST(Launch, AWriteAfterAReadNeedsABarrier) {
     return k.body(std::move(body));
   };
   std::vector<int64_t> out(64);
-  EXPECT_EQ(fault_of(last(true), {bytes_of(out)}), "status 0");
+  EXPECT_EQ(outcome(last(true), {bytes_of(out)}), "status 0");
   EXPECT_THAT(out, Each(3));
-  EXPECT_THAT(fault_of(last(false), {bytes_of(out)}), HasSubstr("race"));
+  EXPECT_THAT(outcome(last(false), {bytes_of(out)}), HasSubstr("race"));
 }
 
 TEST(Launch, WritesOfOneElementAreRaces) {
@@ -139,7 +124,7 @@ TEST(Launch, WritesOfOneElementAreRaces) {
   auto y = k.out("y", DType::kF32, 1);
   k.launch(32);
   std::vector<float> out(1);
-  EXPECT_THAT(fault_of(k.body({store(y, 0, f32(1))}), {bytes_of(out)}), HasSubstr("race"));
+  EXPECT_THAT(outcome(k.body({store(y, 0, f32(1))}), {bytes_of(out)}), HasSubstr("race"));
 }
 
 TEST(Launch, BlocksShareNothingTheyWrite) {
@@ -149,7 +134,7 @@ TEST(Launch, BlocksShareNothingTheyWrite) {
   k.launch(32, 3);
   std::vector<int64_t> values = {1, 2, 3, 4}, out(3);
   const auto run = [&](StmtRef s) {
-    return fault_of(k.body({if_then(eq(thread, 0), s)}), {bytes_of(values), bytes_of(out)});
+    return outcome(k.body({if_then(eq(thread, 0), s)}), {bytes_of(values), bytes_of(out)});
   };
   EXPECT_EQ(run(store(y, block_x, index(block_x))), "status 0");
   EXPECT_EQ(run(store(z, block_x, load(y, 0))), "status 0");
@@ -166,11 +151,11 @@ TEST(Launch, SharedMemoryBeginsUndefined) {
   k.launch(32, 2);
   std::vector<float> out(64);
   const Dim at = block_x * 32 + thread;
-  EXPECT_THAT(fault_of(k.body({if_then(eq(block_x, 0), store(s, thread, f32(1))),
-                               store(y, at, load(s, thread))}),
-                       {bytes_of(out)}),
+  EXPECT_THAT(outcome(k.body({if_then(eq(block_x, 0), store(s, thread, f32(1))),
+                              store(y, at, load(s, thread))}),
+                      {bytes_of(out)}),
               HasSubstr("which nothing has written"));
-  EXPECT_THAT(fault_of(k.body({store(s, thread + 1, f32(1))}), {bytes_of(out)}),
+  EXPECT_THAT(outcome(k.body({store(s, thread + 1, f32(1))}), {bytes_of(out)}),
               HasSubstr("write to s[32] outside its 32 elements"));
 }
 
@@ -186,7 +171,7 @@ TEST(Launch, LanesTakeBothSidesAndTheirOwnTrips) {
                                      set_reg(r, 0, index(0 - thread))),
                              store(y, thread, reg(r, 0))});
   std::vector<int64_t> out(96);
-  EXPECT_EQ(fault_of(f, {bytes_of(out)}), "status 0");
+  EXPECT_EQ(outcome(f, {bytes_of(out)}), "status 0");
   for (int64_t t = 0; t < 96; ++t) {
     int64_t sum = t < 40 ? 0 : -t;
     for (int64_t j = t; t < 40 && j < 3 * t + 1; j += 3) sum += j;
@@ -204,7 +189,7 @@ TEST(Launch, FailedChecksEndTheirThreads) {
                              store(y, thread, index(Dim::symbol("j")))});
   std::vector<int64_t> in(64), out(64, -1);
   std::iota(in.begin(), in.end(), 0);
-  EXPECT_EQ(fault_of(f, {bytes_of(in), bytes_of(out)}),
+  EXPECT_EQ(outcome(f, {bytes_of(in), bytes_of(out)}),
             "status " + std::to_string(exec::check_status("an index beyond 50")));
   for (int64_t t = 0; t < 64; ++t) EXPECT_EQ(out[t], t < 50 ? t : -1);
 }
@@ -221,10 +206,10 @@ TEST(Launch, ShufflesReduceAWarp) {
         set_reg(sum, 0, add(reg(sum, 0), shuffle(reg(sum, 0), ir::mod(lane + step, 32)))));
   body.push_back(store(y, thread, reg(sum, 0)));
   std::vector<float> in = counted(128), out(128);
-  EXPECT_EQ(fault_of(k.body(std::move(body)), {bytes_of(in), bytes_of(out)}), "status 0");
+  EXPECT_EQ(outcome(k.body(std::move(body)), {bytes_of(in), bytes_of(out)}), "status 0");
   for (int t = 0; t < 128; ++t) EXPECT_EQ(out[t], static_cast<float>(32 * (t / 32 * 32) + 31 * 16));
-  EXPECT_THAT(fault_of(k.body({store(y, thread, shuffle(load(x, thread), lane + 1))}),
-                       {bytes_of(in), bytes_of(out)}),
+  EXPECT_THAT(outcome(k.body({store(y, thread, shuffle(load(x, thread), lane + 1))}),
+                      {bytes_of(in), bytes_of(out)}),
               HasSubstr("a shuffle from lane 32"));
 }
 
@@ -352,7 +337,7 @@ TEST(Launch, Tf32RoundsFactors) {
     body.push_back(warp_dot(WarpFragment::kTf32Warp, c, 0, a, 0, b, 0));
     body.push_back(store(y, thread, reg(c, 3)));
     std::vector<float> in = {from}, out(32);
-    EXPECT_EQ(fault_of(k.body(std::move(body)), {bytes_of(in), bytes_of(out)}), "status 0");
+    EXPECT_EQ(outcome(k.body(std::move(body)), {bytes_of(in), bytes_of(out)}), "status 0");
     EXPECT_THAT(out, Each(to)) << from;
   }
 }
@@ -375,7 +360,7 @@ TEST(Launch, WarpsLoadMatrices) {
       const Function f = k.body(std::move(body));
       std::vector<uint16_t> in(256), out(256);
       std::iota(in.begin(), in.end(), 0);
-      EXPECT_EQ(fault_of(f, {bytes_of(in), bytes_of(out)}), "status 0");
+      EXPECT_EQ(outcome(f, {bytes_of(in), bytes_of(out)}), "status 0");
       for (int m = 0; m < matrices; ++m)
         for (int row = 0; row < 8; ++row)
           for (int column = 0; column < 8; ++column)
@@ -394,7 +379,7 @@ TEST(Launch, WarpLoadsNeedAlignedRowsAndABarrier) {
     std::vector<StmtRef> body = {store(s, thread * 4, broadcast(f32(1), 4))};
     if (with_barrier) body.push_back(barrier(Together::kWarp));
     body.push_back(warp_load(r, 0, 4, s, at));
-    return fault_of(k.body(std::move(body)), {});
+    return outcome(k.body(std::move(body)), {});
   };
   EXPECT_EQ(run(lane * 4, true), "status 0");
   EXPECT_THAT(run(lane * 4, false), HasSubstr("race"));
@@ -419,8 +404,8 @@ class AsyncCopies : public ::testing::Test {
   StmtRef copied(const Dim& valid) { return async_copy(s, thread * 4, x, thread * 4, 4, valid); }
   StmtRef stored(const Dim& from) { return store(y, thread * 4, load(s, from, 4)); }
   std::string run(std::vector<StmtRef> body) {
-    return fault_of(k.body(std::move(body)),
-                    {std::as_writable_bytes(std::span(in)), bytes_of(out)});
+    return outcome(k.body(std::move(body)),
+                   {std::as_writable_bytes(std::span(in)), bytes_of(out)});
   }
   const Dim others = (63 - thread) * 4, neighbour = (warp * 32 + ir::mod(lane + 1, 32)) * 4;
 };
@@ -478,7 +463,7 @@ TEST_F(AsyncCopies, NeedMultiplesOfTheirSize) {
                                      async_copy(s, thread * 4, x, Dim::symbol("j"), 4)};
   std::vector<int64_t> at = {2};
   EXPECT_THAT(
-      fault_of(k.body(body), {std::as_writable_bytes(std::span(in)), bytes_of(out), bytes_of(at)}),
+      outcome(k.body(body), {std::as_writable_bytes(std::span(in)), bytes_of(out), bytes_of(at)}),
       HasSubstr("no multiples of its size"));
 }
 
@@ -497,7 +482,7 @@ TEST(Launch, WideAccessesAreAligned) {
     const auto view = [&](std::array<float, 1024>& of) {
       return std::as_writable_bytes(std::span(of).subspan(offset, 256));
     };
-    return fault_of(k.body({store(y, at, load(x, at, lanes))}), {view(in), view(out)});
+    return outcome(k.body({store(y, at, load(x, at, lanes))}), {view(in), view(out)});
   };
   for (const size_t offset : {0, 4, 8}) EXPECT_EQ(run(4, thread * 4, offset), "status 0");
   for (const size_t offset : {1, 2, 3})
@@ -516,7 +501,7 @@ TEST_F(AsyncCopies, NeedAnAlignedSource) {
   Function f = k.body({copied(4), wait});
   alignas(64) static std::array<float, 512> all{};
   const auto from = [&](size_t first) {
-    return fault_of(f, {std::as_writable_bytes(std::span(all).subspan(first, 256)), bytes_of(out)});
+    return outcome(f, {std::as_writable_bytes(std::span(all).subspan(first, 256)), bytes_of(out)});
   };
   EXPECT_EQ(from(4), "status 0");
   EXPECT_THAT(from(2), HasSubstr("an access of 16 bytes to x[0]"));

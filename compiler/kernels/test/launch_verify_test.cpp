@@ -4,17 +4,22 @@
 #include <functional>
 
 #include "compiler/kernels/test/kernel_builder.h"
+#include "compiler/kernels/test/launch_harness.h"
 #include "compiler/kernels/unroll.h"
 
 namespace nimble::kir {
 namespace {
 
 using namespace build;  // NOLINT
+using testing::block_x;
 using ::testing::HasSubstr;
 using testing::KernelBuilder;
+using testing::lane;
+using testing::ne;
+using testing::thread;
+using testing::warp;
 
-const Dim thread = Dim::symbol("thread"), block_x = Dim::symbol("block_x"), i = Dim::symbol("i");
-const Dim warp = ir::floordiv(thread, 32), lane = ir::mod(thread, 32);
+const Dim i = Dim::symbol("i");
 
 class VerifyLaunch : public ::testing::Test {
  protected:
@@ -30,7 +35,6 @@ class VerifyLaunch : public ::testing::Test {
   static StmtRef serial(const Dim& extent, StmtRef body) {
     return loop(LoopKind::kSerial, "i", 0, extent, std::move(body));
   }
-  static Condition ne(const Dim& a, const Dim& b) { return {{{a, Condition::Op::kNe, b}}}; }
   StmtRef shuffled() { return let("v", shuffle(load(s, thread), 0)); }
 
   KernelBuilder k{"k"};

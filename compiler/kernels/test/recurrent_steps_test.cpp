@@ -1,39 +1,15 @@
 // All steps of recurrent cells, against the reference interpreter: the template of GPUs in the
 // emulator, with all blocks at once and with a launch for each step, and that of CPUs.
-#include "compiler/ir/builder.h"
-#include "compiler/ir/op.h"
-#include "compiler/kernels/test/knob_cases.h"
-#include "compiler/kernels/test/reference_harness.h"
+#include "compiler/kernels/test/recurrent_cases.h"
 
 namespace nimble::kernels {
 namespace {
 
 using ir::Dim;
 
-// `n` steps of so many hidden units for a batch of `b`; symbols of the contract in that order.
 Workload steps(const std::string& op, int64_t hidden, ir::Attrs attrs,
                DType weights = DType::kF32) {
-  const ir::CellOperands& operands = *ir::find_op(ir::find_op(op)->traits.steps_of)->traits.cell;
-  const Dim n = Dim::symbol("n"), b = Dim::symbol("b");
-  const ir::Type state = ir::tensor_type({b, hidden}, DType::kF32);
-  const int64_t columns = operands.gates * hidden;
-  std::vector<ir::VarRef> parameters;
-  std::vector<ir::Atom> args;
-  for (size_t i = 0; i < 4; ++i) {
-    ir::Type type = state;
-    if (i == 0) type = ir::tensor_type({n, b, columns}, DType::kF32);
-    if (i == operands.weights) type = ir::tensor_type({hidden, columns}, weights);
-    if (i == operands.bias) type = ir::tensor_type({columns}, DType::kF32);
-    parameters.push_back(ir::make_var("p" + std::to_string(i), type));
-    args.emplace_back(parameters.back());
-  }
-  ir::BlockBuilder block;
-  const ir::VarRef y = block.call(op, args, std::move(attrs), "y");
-  std::vector<ir::Type> results = {ir::tensor_type({n, b, hidden}, DType::kF32), state};
-  if (operands.c) results.push_back(state);
-  y->type = ir::tuple_type(std::move(results));
-  return make_workload(
-      *ir::make_function_of(parameters, block.finish(y), y->type, {{"primitive", true}}));
+  return testing::recurrent_workload(op, hidden, std::move(attrs), weights);
 }
 
 ir::Attrs reversed(bool reverse) {
@@ -69,26 +45,19 @@ class Apart {
 // No steps, one, some; no rows, fewer than a group, and what is left over of one.
 constexpr std::pair<int64_t, int64_t> kSizes[] = {{0, 3}, {1, 1}, {2, 0}, {5, 2}, {3, 5}, {2, 9}};
 
+// Every other configuration by a launch for each step.
 void check_steps(const Workload& w, int configurations) {
-  SCOPED_TRACE(w.key);
-  const TargetInfo gpu = target_by_name("sm_90a");
-  ReferenceHarness harness(w, gpu);
-  ASSERT_NE(harness.chosen(), nullptr);
-  ASSERT_EQ(harness.chosen()->name(), "gpu_recurrent_steps");
-  std::mt19937 random(7);
-  for (int i = 0; i <= configurations; ++i) {
-    const Config c = i == 0 ? harness.chosen()->default_config(harness.workload(), gpu)
-                            : random_config(*harness.chosen(), harness.workload(), gpu, random);
-    SCOPED_TRACE(to_json(c));
-    const Apart apart(i % 2 == 1);
-    ASSERT_TRUE(harness.chosen()->valid(harness.workload(), c, gpu));
-    harness.lower(c);
-    if (::testing::Test::HasFatalFailure()) return;
-    for (const auto& [n, batch] : kSizes) {
-      harness.run({n, batch}, 1, static_cast<unsigned>(n + batch + i));
-      if (::testing::Test::HasFatalFailure()) return;
-    }
-  }
+  testing::check_recurrent_on_gpu(
+      w, "gpu_recurrent_steps", configurations,
+      [](ReferenceHarness& harness, const Config& c, int i) {
+        const Apart apart(i % 2 == 1);
+        harness.lower(c);
+        if (::testing::Test::HasFatalFailure()) return;
+        for (const auto& [n, batch] : kSizes) {
+          harness.run({n, batch}, 1, static_cast<unsigned>(n + batch + i));
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      });
 }
 
 TEST(GpuRecurrentSteps, Lstm) {
@@ -148,17 +117,8 @@ TEST(GpuRecurrentSteps, TakesWhatIsHeldOnChip) {
 }
 
 TEST(GpuRecurrentSteps, ShapesThatABlockCannotHaveAreNotValid) {
-  constexpr int64_t kLarge = int64_t{1} << 62;
-  testing::expect_refuses_on_gpu("gpu_recurrent_steps", steps("lstm_steps", 19, reversed(false)),
-                                 {{"units", 0},
-                                  {"units", 12},
-                                  {"units", 64},
-                                  {"units", kLarge},
-                                  {"rows", 3},
-                                  {"rows", 0},
-                                  {"rows", kLarge},
-                                  {"threads", 40},
-                                  {"threads", (int64_t{1} << 32) + 128}});
+  testing::expect_refuses_shapes_of_no_block("gpu_recurrent_steps",
+                                             steps("lstm_steps", 19, reversed(false)));
 }
 
 TEST(RecurrentSteps, OfCpus) {

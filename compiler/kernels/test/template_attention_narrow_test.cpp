@@ -11,6 +11,7 @@
 
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/attention_operands.h"
+#include "compiler/kernels/test/level_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
@@ -182,18 +183,12 @@ class NarrowAttentionTest : public ::testing::TestWithParam<std::string> {
   const TargetInfo target_ = target_by_name(GetParam());
 };
 
-std::string name_of_level(const ::testing::TestParamInfo<std::string>& level) {
-  std::string name = level.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Levels, NarrowAttentionTest, ::testing::ValuesIn([] {
                            std::vector<std::string> levels = machine_levels();
                            levels.emplace_back("portable");
                            return levels;
                          }()),
-                         name_of_level);
+                         testing::name_of_level);
 
 // Lengths about the tiles of vectors and of matrix registers, none among them, and primes.
 constexpr int64_t kLengths[][2] = {{0, 5},   {3, 0},   {1, 1},   {2, 3},   {5, 17},  {13, 16},

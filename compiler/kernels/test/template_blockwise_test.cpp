@@ -5,6 +5,7 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/blockwise.h"
 #include "compiler/kernels/test/knob_cases.h"
+#include "compiler/kernels/test/level_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 #include "compiler/kernels/test/template_harness.h"
 
@@ -47,48 +48,20 @@ Workload workload(const TargetInfo& target, const std::string& m, const Form& f,
 constexpr int64_t kRows[] = {1, 0, 5, 2, 33, 3, 8, 4, 17, 7, 130, 6, 16, 9};
 
 void check(const Workload& w, const TargetInfo& target, const Form& f, int configurations) {
-  SCOPED_TRACE(w.key);
-  ReferenceHarness harness(w, target);
-  ASSERT_NE(harness.chosen(), nullptr);
-  ASSERT_EQ(harness.chosen()->name(), "blockwise");
-  std::mt19937 random(11);
-  configurations = std::min(configurations, harness_mode().most_configurations);
-  size_t turn = 0;
-  for (int c = 0; c < configurations && !::testing::Test::HasFailure(); ++c) {
-    const Config config =
-        c == 0 ? harness.chosen()->default_config(harness.workload(), target)
-               : random_config(*harness.chosen(), harness.workload(), target, random);
-    ASSERT_TRUE(harness.chosen()->valid(harness.workload(), config, target)) << to_json(config);
-    SCOPED_TRACE(to_json(config));
-    harness.lower(config);
-    const bool symbolic = !w.contract.symbols.empty();
-    for (int run = 0; run < (c == 0 && symbolic ? 14 : 4) && !::testing::Test::HasFailure();
-         ++run) {
-      const int64_t rows = kRows[turn++ % std::size(kRows)];
-      // A number is up to 15 or 255 steps from its zero, which small scales and rows make up for.
-      harness.run(symbolic ? std::vector<int64_t>{rows} : std::vector<int64_t>{}, 1 + run % 3,
-                  static_cast<unsigned>(turn), 5e-5, f.bits == 4 ? 0.25F : 0.0625F);
-    }
-  }
+  // A number is up to 15 or 255 steps from its zero, which small scales and rows make up for.
+  testing::check_rows(w, target, "blockwise", configurations, kRows,
+                      f.bits == 4 ? 0.25F : 0.0625F);
 }
 
-class BlockwiseTest : public ::testing::TestWithParam<std::string> {
+class BlockwiseTest : public testing::LevelTest {
  protected:
-  void SetUp() override {
-    if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
-  }
   void check_rows(const Form& f, int configurations, const std::string& m = "m") {
     check(workload(target_, m, f), target_, f, configurations);
   }
-  const TargetInfo target_ = target_by_name(GetParam());
 };
 
 INSTANTIATE_TEST_SUITE_P(Targets, BlockwiseTest, ::testing::ValuesIn(machine_levels()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         testing::name_of_level);
 
 TEST_P(BlockwiseTest, OfFourBits) {
   // Whole blocks and not, whole words and not, whole panels and not.

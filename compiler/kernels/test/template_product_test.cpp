@@ -9,6 +9,7 @@
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/test/exhaustive.h"
 #include "compiler/kernels/test/knob_cases.h"
+#include "compiler/kernels/test/level_cases.h"
 #include "compiler/kernels/test/reference_harness.h"
 
 namespace nimble::kernels {
@@ -125,20 +126,10 @@ void check_configurations(const Workload& w, const TargetInfo& target, std::stri
   }
 }
 
-class ProductTest : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (!harness_mode().runs(GetParam())) GTEST_SKIP() << "this machine lacks " << GetParam();
-  }
-  const TargetInfo target_ = target_by_name(GetParam());
-};
+class ProductTest : public testing::LevelTest {};
 
 INSTANTIATE_TEST_SUITE_P(Targets, ProductTest, ::testing::ValuesIn(machine_levels()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         testing::name_of_level);
 
 std::vector<int64_t> one_size(int run, std::mt19937&) {
   return {size_of_run(run)};

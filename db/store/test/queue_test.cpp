@@ -1,4 +1,4 @@
-// Cases, candidates, jobs and their leases; workers, tasks, requests and the feed of changes.
+// Cases, jobs and their leases; workers and reports.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,72 +10,8 @@
 namespace nimble::db {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
-
-std::vector<uint8_t> bytes_of(std::string_view text) {
-  return {text.begin(), text.end()};
-}
-
-TEST(Digest, IsBlake2b) {
-  // BLAKE2b-256 of nothing and of "abc", as libsodium and Python's hashlib compute them.
-  EXPECT_EQ(digest_of({}), "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8");
-  EXPECT_EQ(digest_of(bytes_of("abc")),
-            "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
-  EXPECT_TRUE(is_digest(digest_of({})));
-  EXPECT_FALSE(is_digest(std::string(64, 'G')));
-  EXPECT_FALSE(is_digest(std::string(63, 'a')));
-}
-
-TEST_F(StoreTest, BlobsAreKeptByContent) {
-  auto store = open();
-  std::vector<uint8_t> noise(5000);
-  for (size_t i = 0; i < noise.size(); ++i)
-    noise[i] = static_cast<uint8_t>(i * i * 2654435761u >> 13);
-  for (const std::vector<uint8_t>& bytes :
-       {std::vector<uint8_t>(), bytes_of("short"), std::vector<uint8_t>(100'000, 7), noise}) {
-    const Digest digest = store->put_blob(bytes);
-    EXPECT_EQ(digest, digest_of(bytes));
-    EXPECT_EQ(store->put_blob(bytes), digest);
-    EXPECT_EQ(store->blob(digest), bytes);
-    EXPECT_TRUE(store->has_blob(digest));
-  }
-  const auto raw = connection();
-  EXPECT_EQ(raw->integer("SELECT count(*) FROM blob"), 4);
-  EXPECT_LT(raw->integer("SELECT length(bytes) FROM blob WHERE size = 100000"), 1000);
-  EXPECT_FALSE(store->blob(std::string(64, '0')));
-  EXPECT_TRUE(store->check().sound()) << testing::PrintToString(store->check().problems);
-}
-
-TEST_F(FileTest, ABlobThatIsNotItsDigestIsRefused) {
-  auto store = open();
-  const Digest digest = store->put_blob(bytes_of("a candidate"));
-  {
-    const auto raw = connection();
-    raw->script("DROP TRIGGER blob_keeps_update");
-    raw->run("UPDATE blob SET bytes = ?", std::span<const uint8_t>(bytes_of("b candidate")));
-  }
-  EXPECT_EQ(error_of([&] { store->blob(digest); }).status(), Status::kCorrupt);
-  EXPECT_FALSE(store->check().sound());
-}
-
-TEST_F(StoreTest, CandidatesAreFoundByArtifact) {
-  auto store = open();
-  Fleet fleet(*store);
-  const Hash artifact = fleet.artifact(8);
-  const Digest digest = store->put_blob(bytes_of("an executable"));
-  store->put(Candidate{artifact, digest, "x86-64-v4"});
-  store->put(Candidate{artifact, digest, "x86-64-v4"});
-  ASSERT_THAT(store->candidates(artifact), SizeIs(1));
-  EXPECT_EQ(store->candidates(artifact)[0].digest, digest);
-  EXPECT_THAT(store->candidates(fleet.artifact(9)), IsEmpty());
-  EXPECT_EQ(error_of([&] {
-              store->put(Candidate{artifact, std::string(64, '0'), "x86-64-v4"});
-            }).status(),
-            Status::kInvalidArgument);
-}
 
 TEST_F(StoreTest, ATrialsKeyTellsHardwareAndPolicyApart) {
   auto store = open();
@@ -606,118 +542,6 @@ TEST_F(StoreTest, AReportThatIsNoneIsRefusedAsAWhole) {
   unknown.job = new_uuid();
   EXPECT_EQ(error_of([&] { store->report(unknown); }).status(), Status::kNotFound);
   EXPECT_EQ(store->report(good), ReportOutcome::kStored);
-}
-
-TEST_F(StoreTest, TasksPhasesAndWeights) {
-  auto store = open();
-  World world(*store);
-  const Hash shape = world.shape(*store, 64);
-  Workload second = world.workload;
-  second.canonical = "softmax f32 (m,768) threads=2";
-  const Hash second_hash = store->put(second);
-  store->add_tasks({{"", world.campaign, second_hash, "attention/softmax", 0.1, 6, {}},
-                    {"", world.campaign, world.workload_hash, "dense", 0.4, 12, {{shape, 2.5}}}});
-  store->add_tasks({{"", world.campaign, world.workload_hash, "another label", 0.9, 1, {}}});
-  std::vector<Task> tasks = store->tasks(world.campaign);
-  ASSERT_THAT(tasks, SizeIs(2));
-  EXPECT_EQ(tasks[0].label, "dense");
-  EXPECT_EQ(tasks[0].share, 0.4);
-  EXPECT_EQ(tasks[0].calls, 12);
-  EXPECT_EQ(tasks[0].weights.at(shape), 2.5);
-  EXPECT_EQ(tasks[0].phase, "");
-  store->enter_phase(tasks[0].uuid, "search", "round 1");
-  store->enter_phase(tasks[0].uuid, "cross \"x\"", "");
-  tasks = store->tasks(world.campaign);
-  EXPECT_EQ(tasks[0].phase, "cross \"x\"") << "of the same millisecond, the later";
-  EXPECT_EQ(tasks[1].phase, "");
-  const std::vector<TaskPhase> phases = store->phases(tasks[0].uuid);
-  ASSERT_THAT(phases, SizeIs(2));
-  EXPECT_EQ(phases[0].phase, "search");
-  EXPECT_EQ(phases[0].detail, "round 1");
-  EXPECT_LT(phases[0].created_at, phases[1].created_at);
-  EXPECT_THAT(store->phases(new_uuid()), IsEmpty());
-  EXPECT_EQ(error_of([&] { store->enter_phase(new_uuid(), "x"); }).status(), Status::kNotFound);
-}
-
-// Whoever adds a task may not know its share yet.
-TEST_F(StoreTest, ATasksShareIsWhatItsServiceToldLast) {
-  auto store = open();
-  World world(*store);
-  Workload second = world.workload;
-  second.canonical = "softmax f32 (m,768) threads=2";
-  const Hash second_hash = store->put(second);
-  const Hash shape = world.shape(*store, 64);
-  store->add_tasks({{"", world.campaign, world.workload_hash, "a", std::nullopt, 1, {{shape, 2}}},
-                    {"", world.campaign, second_hash, "b", std::nullopt, 1, {}}});
-  const std::vector<Task> fresh = store->tasks(world.campaign);
-  EXPECT_EQ(fresh[0].label, "a");
-  EXPECT_EQ(fresh[0].share, std::nullopt);
-  for (const double useless : {1.5, -0.1, std::numeric_limits<double>::quiet_NaN()})
-    EXPECT_EQ(error_of([&] { store->enter_phase(fresh[1].uuid, "search", "", useless); }).status(),
-              Status::kInvalidArgument);
-  store->enter_phase(fresh[1].uuid, "search", R"({"share":1})");
-  EXPECT_EQ(store->tasks(world.campaign)[1].share, std::nullopt) << "a detail is any text";
-  store->enter_phase(fresh[1].uuid, "search", "", 0.25);
-  store->enter_phase(fresh[1].uuid, "cross", "", 0.75);
-  const std::vector<Task> told = store->tasks(world.campaign);
-  EXPECT_EQ(told[0].label, "b") << "the largest share first";
-  EXPECT_EQ(told[0].share, 0.75);
-  EXPECT_THAT(told[0].weights, testing::IsEmpty());
-  EXPECT_EQ(told[1].weights.at(shape), 2);
-}
-
-TEST_F(StoreTest, RequestsAreAnsweredOnce) {
-  auto store = open();
-  World world(*store);
-  const Uuid pause =
-      store->request({"", world.campaign, ControlRequest::kPause, "eva", "demo at noon"});
-  clock += 1;
-  const Uuid stop = store->request({"", world.campaign, ControlRequest::kStop, "eva", ""});
-  std::vector<Control> open_ones = store->open_requests(world.campaign);
-  ASSERT_THAT(open_ones, SizeIs(2));
-  EXPECT_EQ(open_ones[0].uuid, pause);
-  EXPECT_EQ(open_ones[0].reason, "demo at noon");
-  EXPECT_TRUE(store->answer(pause, true, "paused after the case at hand"));
-  EXPECT_FALSE(store->answer(pause, false, "again"));
-  ASSERT_THAT(store->open_requests(world.campaign), SizeIs(1));
-  const std::vector<Control> all = store->requests(world.campaign);
-  ASSERT_THAT(all, SizeIs(2));
-  EXPECT_EQ(all[0].uuid, stop);
-  EXPECT_FALSE(all[0].accepted);
-  EXPECT_EQ(all[1].accepted, true);
-  EXPECT_EQ(all[1].answer, "paused after the case at hand");
-  EXPECT_EQ(error_of([&] { store->answer(new_uuid(), true, ""); }).status(), Status::kNotFound);
-}
-
-TEST_F(StoreTest, TheFeedTellsWhatChangedInOrder) {
-  auto store = open();
-  Fleet fleet(*store);
-  const int64_t begin = store->last_event();
-  store->publish(fleet.job({1}, 64));
-  const Uuid worker = fleet.worker("a");
-  store->report(fleet.report(store->claim_job({worker}).value(), 100));
-  store->set_campaign_state(fleet.world.campaign, CampaignState::kPaused);
-  std::vector<std::string> told;
-  int64_t last = begin;
-  for (const Event& e : store->events(begin)) {
-    EXPECT_EQ(e.number, ++last);
-    told.push_back(e.kind);
-  }
-  EXPECT_THAT(told, ElementsAre("job", "worker", "report", "job", "campaign"));
-  EXPECT_EQ(last, store->last_event());
-  EXPECT_THAT(store->events(begin, 2), SizeIs(2));
-  EXPECT_THAT(store->events(last), IsEmpty());
-  EXPECT_THAT(store->events(begin, 100, fleet.world.campaign), SizeIs(4));
-  // What is undone is not told.
-  error_of([&] {
-    store->transaction([&] {
-      store->set_campaign_state(fleet.world.campaign, CampaignState::kRunning);
-      throw Error(Status::kCancelled, "test", "undone", "");
-    });
-  });
-  EXPECT_THAT(store->events(last), IsEmpty());
-  store->set_campaign_state(fleet.world.campaign, CampaignState::kRunning);
-  EXPECT_THAT(store->events(last), SizeIs(1));
 }
 
 TEST_F(StoreTest, ManyWorkersNeverHoldTheSameJob) {

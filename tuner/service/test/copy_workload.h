@@ -1,7 +1,10 @@
-// What tests of campaigns and of the service share.
+// What tests of campaigns and of the service share: a workload that copies, and what is expected of
+// its candidates.
 #pragma once
 
 #include <atomic>
+
+#include "tuner/service/backend.h"
 
 namespace nimble::tuner {
 
@@ -11,5 +14,12 @@ inline constexpr char kCopy[] =
 
 // For what nobody cancels.
 inline const std::atomic<bool> kNever{false};
+
+// Whatever is built for kCopy, its input comes out.
+class CopyingBackend : public Backend {
+ public:
+  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
+                     const DefaultResult&) override;
+};
 
 }  // namespace nimble::tuner

@@ -19,6 +19,7 @@
 #include "tuner/measure/test/gpu_fault_executable.h"
 #include "tuner/search/search.h"
 #include "tuner/service/model_tasks.h"
+#include "tuner/service/test/gpu_cases.h"
 #include "tuner/service/test/quick_campaign.h"
 #include "tuner/service/tuning_machine.h"
 #include "vm/base/device_number.h"
@@ -35,21 +36,6 @@ namespace {
 using db::TrialState;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-const kernels::TargetInfo& hopper() {
-  static const kernels::TargetInfo target = kernels::target_by_name("sm_90a");
-  return target;
-}
-
-// Why no code for GPUs can be made here; "" if it can.
-std::string why_no_nvrtc() {
-  try {
-    tuned::require_toolchain(hopper());
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 class GpuCampaign : public QuickCampaignTest {
  protected:
@@ -70,17 +56,6 @@ class GpuCampaign : public QuickCampaignTest {
   std::vector<TuningTask> tasks(const CampaignOptions& o) const {
     return tasks_of_model(o, hopper(), nullptr).tasks;
   }
-  static std::string refusal(const std::function<void()>& body, Status status) {
-    try {
-      body();
-    } catch (const Error& e) {
-      EXPECT_EQ(e.status(), status) << e.what();
-      EXPECT_FALSE(e.remedy().empty()) << e.what();
-      return e.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
-  }
 
   const ScopedVariable library_{"NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA};
   // The libraries that a machine may have compute on no stand-in.
@@ -88,7 +63,7 @@ class GpuCampaign : public QuickCampaignTest {
 };
 
 // Hands out kernels of the GPU that go wrong, by what the configuration's hash says.
-class FaultyGpuBackend : public Backend {
+class FaultyGpuBackend : public CopyingBackend {
  public:
   static constexpr const char* kKernels[] = {"copy",    "trap", "wrong",     "hang",
                                              "failing", "slow", "late_trap", "uncompilable"};
@@ -109,12 +84,6 @@ class FaultyGpuBackend : public Backend {
     if (b.error.empty()) b.executable = gpu_fault_executable(names);
     b.compile_ms = 1;
     return b;
-  }
-  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
-                     const DefaultResult&) override {
-    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
-    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
-    return {{x}, 1e-6};
   }
 };
 

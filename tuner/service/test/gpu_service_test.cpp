@@ -8,6 +8,7 @@
 #include "tuner/measure/test/gpu_fault_executable.h"
 #include "tuner/service/packing.h"
 #include "tuner/service/publisher.h"
+#include "tuner/service/test/gpu_cases.h"
 #include "tuner/service/test/service_fixture.h"
 #include "tuner/service/tuning_machine.h"
 #include "vm/base/device_number.h"
@@ -19,25 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const kernels::TargetInfo& hopper() {
-  static const kernels::TargetInfo target = kernels::target_by_name("sm_90a");
-  return target;
-}
-
 db::Hardware card(const std::string& name, int capability) {
   return db::gpu_hardware({name, capability, 132, 232448, 50 << 20, uint64_t{80} << 30});
-}
-
-std::string refusal(const std::function<void()>& body, Status status) {
-  try {
-    body();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.status(), status) << e.what();
-    EXPECT_FALSE(e.remedy().empty()) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 TEST(TargetOn, IsTheClosestOneThatTheHardwareRuns) {
@@ -67,11 +51,7 @@ TEST(TargetOn, IsTheClosestOneThatTheHardwareRuns) {
 TEST(TuningMachine, OfAssemblyTheToolchainNamesTheDriver) {
   const ScopedVariable library("NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA);
   standin_cuda(NIMBLE_STANDIN_CUDA).reset();
-  try {
-    tuned::require_toolchain(hopper());
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+  if (const std::string why = why_no_nvrtc(); !why.empty()) GTEST_SKIP() << why;
   const db::Toolchain machine_code = tuning_machine("sm_90a").toolchain;
   const db::Toolchain assembly = tuning_machine("compute_80").toolchain;
   EXPECT_EQ(machine_code.flags, tuned::toolchain_record(hopper()).flags);
@@ -116,19 +96,10 @@ class GpuServiceTest : public ServiceTest {
     return s;
   }
   // The card's facts are asked in this process, since a child of it may not use the driver.
-  void start_gpu_worker(const std::string& name, GpuFacts gpu) {
-    workers.push_back(std::make_unique<Child>([this, name, gpu] {
-      FleetWorkerOptions o;
-      o.database = serving.database;
-      o.name = name;
-      o.program = NIMBLE_GPU_FAULT_WORKER;
-      o.device = name;
-      o.gpu = gpu;
-      o.hang_ms = serving.hang_ms;
-      o.poll_ms = 10;
-      SignedBy permission(key.public_key());
-      serve_jobs(o, permission, kNever, [](const std::string&) {});
-    }));
+  void start_gpu_worker(const std::string& name, const GpuFacts& gpu) {
+    FleetWorkerOptions o = worker(name, NIMBLE_GPU_FAULT_WORKER);
+    o.gpu = gpu;
+    start(o);
   }
 
   const ScopedVariable library_{"NIMBLE_CUDA_DRIVER", NIMBLE_STANDIN_CUDA};
@@ -155,7 +126,7 @@ TEST_F(GpuServiceTest, WhoseGpuACampaignIsForIsNamedOrTheOnlyOne) {
 
 // The default schedule is slow; of the others some go wrong, and some would trap that take more of
 // a GPU than is worth measuring.
-class GpuCopyBackend : public Backend {
+class GpuCopyBackend : public CopyingBackend {
  public:
   Built build(const kernels::Workload& w, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo& target) override {
@@ -176,22 +147,12 @@ class GpuCopyBackend : public Backend {
     b.image_bytes = 100;
     return b;
   }
-  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
-                     const DefaultResult&) override {
-    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
-    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
-    return {{x}, 1e-6};
-  }
   static constexpr const char* kKernels[] = {"copy",  "copy", "copy",
                                              "wrong", "trap", "uncompilable"};
 };
 
 TEST_F(GpuServiceTest, TunesForTheGpusOfItsWorkers) {
-  try {
-    tuned::require_toolchain(hopper());
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+  if (const std::string why = why_no_nvrtc(); !why.empty()) GTEST_SKIP() << why;
   standin_cuda(NIMBLE_STANDIN_CUDA).reset();
   const GpuFacts first = rt::cuda_facts();
   GpuFacts second = first;
@@ -277,11 +238,7 @@ TEST_F(GpuServiceTest, ACampaignOfAssemblyIsOfItsWorkersDriver) {
 
 // For a machine that reaches nobody: all of it is in a file, and comes back as one that merges.
 TEST_F(GpuServiceTest, ACampaignIsPackedAndMeasuredElsewhere) {
-  try {
-    tuned::require_toolchain(hopper());
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+  if (const std::string why = why_no_nvrtc(); !why.empty()) GTEST_SKIP() << why;
   const auto say = [this](const std::string& text) { said += text + "\n"; };
   GpuCopyBackend gpu_backend;
   const Submission s = gpu_submission();

@@ -18,7 +18,7 @@
 
 namespace nimble::tuner {
 
-class TwoSpeeds : public Backend {
+class TwoSpeeds : public CopyingBackend {
  public:
   Built build(const kernels::Workload&, const std::vector<tuned::Candidate>& candidates,
               const kernels::TargetInfo&) override {
@@ -37,12 +37,6 @@ class TwoSpeeds : public Backend {
     built += candidates.size();
     if (after_build) after_build();
     return b;
-  }
-  Expectation expect(const TuningTask& task, const WorkloadPoint& point, const tuned::Candidate&,
-                     const DefaultResult&) override {
-    std::vector<uint8_t> x(static_cast<size_t>(point.symbols[0]) * 4);
-    fill_tensor(task.fills[0], DType::kF32, data_seed(task, point), 0, x);
-    return {{x}, 1e-6};
   }
   std::set<std::string> slow;  // candidates
   std::set<std::string> wrong;

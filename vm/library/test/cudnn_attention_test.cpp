@@ -14,17 +14,8 @@ using ::testing::HasSubstr;
 
 class CudnnAttention : public GpuRoutine {
  protected:
-  void SetUp() override {
-    GpuRoutine::SetUp();
-    library().reset();
-    before_ = library().alive();
-  }
-  void TearDown() override {
-    GpuRoutine::TearDown();
-    EXPECT_EQ(library().alive(), before_);
-    EXPECT_STREQ(library().violations(), "");
-  }
-  static const StandInCudnn& library() { return standin_cudnn(NIMBLE_STANDIN_CUDNN); }
+  CudnnAttention() : GpuRoutine("NIMBLE_CUDNN", NIMBLE_STANDIN_CUDNN) {}
+  const StandInCudnn& library() const override { return standin_cudnn(NIMBLE_STANDIN_CUDNN); }
   const char* name() const override { return "cudnn.attention"; }
 
   // Adds queries, keys, values and the result.
@@ -64,9 +55,6 @@ class CudnnAttention : public GpuRoutine {
     }
     return out;
   }
-
-  const ScopedVariable library_{"NIMBLE_CUDNN", NIMBLE_STANDIN_CUDNN};
-  size_t before_ = 0;
 };
 
 TEST_F(CudnnAttention, OfAnySizeIsRight) {

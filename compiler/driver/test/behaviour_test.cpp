@@ -238,17 +238,10 @@ TEST(Behaviour, TheCompilerRefusesWithPlaceAndRemedy) {
 // u8 rows times weights of i8 for a machine that multiplies bytes only beside small ones.
 class Promises : public ::testing::Test {
  protected:
-  // What is said of a product that promises 64 of its weights, a parameter behind %x or a binding;
-  // "" if nothing is.
-  std::string product(const std::string& parameter, const std::string& binding) const {
+  // What is said of a text; "" if nothing is.
+  std::string said_of(const std::string& text) const {
     CompileOptions options = options_of({"default"});
     options.target = target_;
-    const std::string text = fmt::format(
-        "fn @main(%x: Tensor[(n, 4), u8]{}) {{\n{}"
-        "  let %y = packed_matmul(%x, %w) {{layout = \"{}\", n = 5, k = 4, out = i32, "
-        "max_weight = 64}};\n"
-        "  %y\n}}",
-        parameter, binding, layout_);
     try {
       driver::compile(ir::parse_module(text, "model.nir"), options);
     } catch (const Error& e) {
@@ -256,6 +249,15 @@ class Promises : public ::testing::Test {
       return e.what();
     }
     return "";
+  }
+  // The same of a product that promises 64 of its weights, a parameter behind %x or a binding.
+  std::string product(const std::string& parameter, const std::string& binding) const {
+    return said_of(fmt::format(
+        "fn @main(%x: Tensor[(n, 4), u8]{}) {{\n{}"
+        "  let %y = packed_matmul(%x, %w) {{layout = \"{}\", n = 5, k = 4, out = i32, "
+        "max_weight = 64}};\n"
+        "  %y\n}}",
+        parameter, binding, layout_));
   }
   std::string packed(int64_t largest) const {
     return fmt::format(
@@ -280,6 +282,29 @@ TEST_F(Promises, OfConstantWeightsAreLookedAfter) {
                                                      "max_weight = 64 of packed_matmul",
                                                      std::abs(broken))),
                     ::testing::HasSubstr("drop the attribute")));
+}
+
+// Rows of less than full bytes leave weights room beyond the bound; what is promised holds for them.
+TEST_F(Promises, OfProductsThatRoundTheirRowsAreLookedAfter) {
+  const std::string layout = kernels::groupwise_layout(target_, /*n=*/1, /*most=*/64);
+  const auto said = [&](int64_t weight) {
+    return said_of(fmt::format(
+        "fn @main(%x: Tensor[(n, 64), f32], %s: Tensor[(1, {0}), f32], "
+        "%t: Tensor[(1, {0}), f32]) {{\n"
+        "  let %v = tile(i8[1, 1]{{{1}}}) {{repeats = (64, 1)}};\n"
+        "  let %w = pack(%v) {{layout = \"{2}\"}};\n"
+        "  let %y = packed_groupwise_matmul(%x, %w, %s, %t) {{group = 64, k = 64, n = 1, "
+        "layout = \"{2}\", steps = 181, max_weight = 90}};\n"
+        "  %y\n}}",
+        ir::parse_layout(layout)->width, weight, layout));
+  };
+  for (const int64_t kept : {90, -90}) EXPECT_EQ(said(kept), "") << kept;
+  for (const int64_t broken : {91, -91})
+    EXPECT_THAT(said(broken),
+                ::testing::AllOf(::testing::HasSubstr("model.nir:4:"),
+                                 ::testing::HasSubstr("a weight of the size 91 breaks the promise "
+                                                      "max_weight = 90 of "
+                                                      "packed_groupwise_matmul")));
 }
 
 TEST_F(Promises, OfOtherWeightsAreRefused) {

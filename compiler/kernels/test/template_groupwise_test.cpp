@@ -340,9 +340,12 @@ TEST(Groupwise, AllLevelsGiveTheSameBits) {
     }
 }
 
-// The largest sums that the bound allows, of either sign: nothing saturates.
+// The largest sums that the bound allows, the first beyond it that 16 bits would not hold, and those
+// of full bytes, of either sign: nothing saturates.
 TEST_P(GroupwiseTest, LargestSumsAreExact) {
-  for (const Form& f : {reduced({512, 512, 17}), reduced({64, 128, 17}, 255, 64)}) {
+  for (const Form& f :
+       {reduced({512, 512, 17}), reduced({64, 128, 17}, 255, 64), reduced({64, 128, 17}, 183),
+        reduced({64, 128, 17}, 255, 65), reduced({64, 128, 17}, 255, 127)}) {
     Operands o = operands(f, 3);
     for (int64_t i = 0; i < o.m * f.k; ++i)
       o.x[static_cast<size_t>(i)] = i % f.group == 0 ? 0.0F : static_cast<float>(f.steps);

@@ -25,7 +25,7 @@ run_tests() { # NAME COMMAND…
   local name=$1 start=$SECONDS log
   shift
   log=$(mktemp)
-  if "$@" >"$log" 2>&1 && ! grep -q 'Running 0 tests' "$log"; then
+  if "$@" >"$log" 2>&1 && ! grep -q '^\[=*\] 0 tests from 0 test suites ran' "$log"; then
     printf '%-40s ok %4d s  %s\n' "$name" $((SECONDS - start)) \
       "$(grep -E '^\[  PASSED  \]|^\[  SKIPPED \] [0-9]' "$log" | tr '\n' ' ' || true)"
   else

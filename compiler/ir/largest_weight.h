@@ -1,5 +1,5 @@
-// How large weights of i8 are: what packed_matmul and packed_conv2d may promise of theirs
-// (max_weight, Ops.def).
+// How large weights of i8 are: what products and convolutions may promise of theirs (max_weight,
+// Ops.def).
 #pragma once
 
 #include <algorithm>

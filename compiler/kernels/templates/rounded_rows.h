@@ -26,7 +26,7 @@ struct RoundedRows {
   // i16 with pairs, which the weights become as they are loaded. Nothing if the layout has other
   // groups. A fragment with a bound takes bytes that both do not fill (Groupwise::steps, most).
   static std::optional<kir::Fragment> fragment_of(const TargetInfo& t, const ir::Groupwise& form);
-  // For the operands of so many rows, on vectors of so many f32.
+  // For the operands of so many rows, on vectors of the target.
   static RoundedRows of(const ir::Groupwise& form, const kir::Dim& rows, kir::BufferRef x,
                         kir::BufferRef scales, kir::BufferRef sums, const TargetInfo& t);
   std::vector<kir::BufferRef> scratch() const { return {values, steps, least}; }

@@ -252,12 +252,12 @@ class Promises : public ::testing::Test {
   }
   // The same of a product that promises 64 of its weights, a parameter behind %x or a binding.
   std::string product(const std::string& parameter, const std::string& binding) const {
-    return said_of(fmt::format(
-        "fn @main(%x: Tensor[(n, 4), u8]{}) {{\n{}"
-        "  let %y = packed_matmul(%x, %w) {{layout = \"{}\", n = 5, k = 4, out = i32, "
-        "max_weight = 64}};\n"
-        "  %y\n}}",
-        parameter, binding, layout_));
+    return said_of(
+        fmt::format("fn @main(%x: Tensor[(n, 4), u8]{}) {{\n{}"
+                    "  let %y = packed_matmul(%x, %w) {{layout = \"{}\", n = 5, k = 4, out = i32, "
+                    "max_weight = 64}};\n"
+                    "  %y\n}}",
+                    parameter, binding, layout_));
   }
   std::string packed(int64_t largest) const {
     return fmt::format(
@@ -284,7 +284,8 @@ TEST_F(Promises, OfConstantWeightsAreLookedAfter) {
                     ::testing::HasSubstr("drop the attribute")));
 }
 
-// Rows of less than full bytes leave weights room beyond the bound; what is promised holds for them.
+// Rows of less than full bytes leave weights room beyond the bound; what is promised holds for
+// them.
 TEST_F(Promises, OfProductsThatRoundTheirRowsAreLookedAfter) {
   const std::string layout = kernels::groupwise_layout(target_, /*n=*/1, /*most=*/64);
   const auto said = [&](int64_t weight) {

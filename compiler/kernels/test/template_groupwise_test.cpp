@@ -340,8 +340,8 @@ TEST(Groupwise, AllLevelsGiveTheSameBits) {
     }
 }
 
-// The largest sums that the bound allows, the first beyond it that 16 bits would not hold, and those
-// of full bytes, of either sign: nothing saturates.
+// The largest sums that the bound allows, the first beyond it that 16 bits would not hold, and
+// those of full bytes, of either sign: nothing saturates.
 TEST_P(GroupwiseTest, LargestSumsAreExact) {
   for (const Form& f :
        {reduced({512, 512, 17}), reduced({64, 128, 17}, 255, 64), reduced({64, 128, 17}, 183),

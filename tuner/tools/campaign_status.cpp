@@ -117,8 +117,8 @@ void print_vendor(std::ostream& out, const tuner::CampaignStatus& s) {
   size_t told = 0;
   for (const auto& [why, tasks] : missing)
     if (told++ < kMostReasons)
-      out << fmt::format("  no vendor's routine for {} of {} workloads: {}\n", tasks, s.tasks.size(),
-                         printable(why));
+      out << fmt::format("  no vendor's routine for {} of {} workloads: {}\n", tasks,
+                         s.tasks.size(), printable(why));
 }
 
 }  // namespace
@@ -225,8 +225,8 @@ void print_campaign(std::ostream& out, const tuner::CampaignStatus& s) {
       out << fmt::format("  {}: {}\n", printable(t.label), printable(note));
   print_vendor(out, s);
   for (const db::Consumption& c : s.machines)
-    out << fmt::format("  {} used {}{}\n", printable(c.hostname), tuner::duration_text(c.consumed_s),
-                       verdict_text(verdict_of(s, c.machine)));
+    out << fmt::format("  {} used {}{}\n", printable(c.hostname),
+                       tuner::duration_text(c.consumed_s), verdict_text(verdict_of(s, c.machine)));
   for (const db::Control& c : s.requests)
     out << fmt::format("  {} was asked for by {}{}{}; no service has answered yet\n",
                        name_of(c.request), printable(c.requested_by), c.reason.empty() ? "" : ": ",

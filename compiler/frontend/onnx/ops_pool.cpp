@@ -208,8 +208,8 @@ Values max_unpool(NodeContext& c) {
     c.fail("kernel_shape, strides or pads don't fit the rank");
   Dims shape = {x.dim(0), x.dim(1)};
   for (size_t i = 0; i < n; ++i)
-    shape.push_back(c.g.simplify((x.dim(i + 2) - Dim(1)) * Dim(strides[i]) +
-                                 Dim(kernel[i]) - Dim(pads[i]) - Dim(pads[i + n])));
+    shape.push_back(c.g.simplify((x.dim(i + 2) - Dim(1)) * Dim(strides[i]) + Dim(kernel[i]) -
+                                 Dim(pads[i]) - Dim(pads[i + n])));
   const Dim count = product_of(x.dims(), 0, x.rank());
   Value flat = c.g.full({product_of(shape, 0, x.rank())}, 0, x.dtype());
   flat = c.g.call("scatter", {flat, c.g.reshape(c.in(1), {count}), c.g.reshape(x, {count})},

@@ -9,16 +9,16 @@ Workload cell(const std::string& op, int64_t hidden, ir::Attrs attrs, DType weig
 }
 
 void check_cell(const Workload& w, int configurations) {
-  testing::check_recurrent_on_gpu(
-      w, "gpu_recurrent", configurations, [](ReferenceHarness& harness, const Config& c, int i) {
-        harness.lower(c);
-        if (::testing::Test::HasFatalFailure()) return;
-        for (const int64_t batch : {0, 1, 2, 5, 9}) {
-          if (i > 0 && batch % 3 != i % 3) continue;
-          harness.run({batch}, 1, static_cast<unsigned>(batch + i));
-          if (::testing::Test::HasFatalFailure()) return;
-        }
-      });
+  testing::check_recurrent_on_gpu(w, "gpu_recurrent", configurations,
+                                  [](ReferenceHarness& harness, const Config& c, int i) {
+                                    harness.lower(c);
+                                    if (::testing::Test::HasFatalFailure()) return;
+                                    for (const int64_t batch : {0, 1, 2, 5, 9}) {
+                                      if (i > 0 && batch % 3 != i % 3) continue;
+                                      harness.run({batch}, 1, static_cast<unsigned>(batch + i));
+                                      if (::testing::Test::HasFatalFailure()) return;
+                                    }
+                                  });
 }
 
 TEST(GpuRecurrent, LstmCell) {

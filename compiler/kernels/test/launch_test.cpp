@@ -404,8 +404,7 @@ class AsyncCopies : public ::testing::Test {
   StmtRef copied(const Dim& valid) { return async_copy(s, thread * 4, x, thread * 4, 4, valid); }
   StmtRef stored(const Dim& from) { return store(y, thread * 4, load(s, from, 4)); }
   std::string run(std::vector<StmtRef> body) {
-    return outcome(k.body(std::move(body)),
-                   {std::as_writable_bytes(std::span(in)), bytes_of(out)});
+    return outcome(k.body(std::move(body)), {std::as_writable_bytes(std::span(in)), bytes_of(out)});
   }
   const Dim others = (63 - thread) * 4, neighbour = (warp * 32 + ir::mod(lane + 1, 32)) * 4;
 };

@@ -49,8 +49,7 @@ constexpr int64_t kRows[] = {1, 0, 5, 2, 33, 3, 8, 4, 17, 7, 130, 6, 16, 9};
 
 void check(const Workload& w, const TargetInfo& target, const Form& f, int configurations) {
   // A number is up to 15 or 255 steps from its zero, which small scales and rows make up for.
-  testing::check_rows(w, target, "blockwise", configurations, kRows,
-                      f.bits == 4 ? 0.25F : 0.0625F);
+  testing::check_rows(w, target, "blockwise", configurations, kRows, f.bits == 4 ? 0.25F : 0.0625F);
 }
 
 class BlockwiseTest : public testing::LevelTest {

@@ -557,8 +557,8 @@ TEST_F(GpuMatmulTest, RefusesMoreThanAnyBlockHas) {
   // A team of four warps for each element of a tile, 32 times.
   Config teams = config(1024, 1024, 1, 64, 32, 16);
   teams["unit"] = std::string("wgmma");
-  EXPECT_FALSE(t.valid(form_of(kForms[0], "m", "768", "3072", "bf16", "bf16", "f32"), teams,
-                       target_));
+  EXPECT_FALSE(
+      t.valid(form_of(kForms[0], "m", "768", "3072", "bf16", "bf16", "f32"), teams, target_));
 }
 
 }  // namespace

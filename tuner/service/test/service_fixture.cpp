@@ -90,8 +90,8 @@ Submission ServiceTest::submission(int64_t seed, const std::string& model) const
   PointOptions points;
   points.largest = 64;
   points.representative = 16;
-  s.tasks = tuning_tasks(passes::run_pipeline(typed, context), model_points(typed, points),
-                         target, nullptr);
+  s.tasks = tuning_tasks(passes::run_pipeline(typed, context), model_points(typed, points), target,
+                         nullptr);
   s.threads = {1};
   s.target = target.level;
   s.policy.batch_ns = 10'000;

@@ -1,5 +1,5 @@
-// The checks of a run, one by one (checks_test.cpp): those of kernels and their arguments, of memory
-// and of what takes long.
+// The checks of a run, one by one (checks_test.cpp): those of kernels and their arguments, of
+// memory and of what takes long.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/model_arguments.h"
 #include "compiler/tools/records.h"
@@ -17,6 +18,7 @@
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
 #include "vm/base/device_number.h"
+#include "vm/base/file.h"
 #include "vm/base/json_text.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/writer.h"
@@ -180,6 +182,17 @@ driver::CompileOptions compile_options(const Options& o, tuned::TunedSource* tun
   return options;
 }
 
+// The executable is written over nothing that it is made from.
+void refuse_to_overwrite(const tools::ModelArguments& model, const std::string& output) {
+  const auto refuse = [&](const char* what) {
+    throw Error(Status::kInvalidArgument, output, fmt::format("is {}", what), "name another file");
+  };
+  if (is_same_file(output, model.model)) refuse("the model itself");
+  if (is_same_file(output, ir::side_file_of(model.model))) refuse("the file of its constants");
+  for (const std::string& database : model.databases)
+    if (is_same_file(output, database)) refuse("the tuning database");
+}
+
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> out;
   std::stringstream in(line);
@@ -209,6 +222,7 @@ int run_batch(Options& o) {
     Json row = {{"model", fields[0]}, {"output", fields[1]}, {"status", "ok"}};
     try {
       o.model.model = fields[0];
+      refuse_to_overwrite(o.model, fields[1]);
       driver::CompileOptions options = common;
       for (size_t i = 2; i < fields.size(); ++i) add_knobs(fields[i], options);
       driver::CompileReport report;
@@ -234,6 +248,7 @@ int run_batch(Options& o) {
 }
 
 int run(Options& o) {
+  refuse_to_overwrite(o.model, o.output);
   std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
   driver::CompileOptions options = compile_options(o, tuned.get());
   if (!o.quiet && isatty(STDERR_FILENO))

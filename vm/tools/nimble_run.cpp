@@ -183,6 +183,9 @@ std::vector<std::string> files_of(const Options& o, const std::vector<api::Port>
 }
 
 int run(const Options& o) {
+  for (const std::string& file : {o.output, o.trace, o.record_shapes})
+    if (is_same_file(file, o.model))
+      throw Error(Status::kInvalidArgument, file, "is the executable itself", "name another file");
   if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw Error(Status::kIo, o.output_dir,
                 fmt::format("cannot make the folder ({})", std::strerror(errno)),

@@ -297,6 +297,38 @@ TEST_F(BadInput, FullDiskKeepsTheOldFile) {
     EXPECT_THAT(f.path().filename().string(), Not(HasSubstr("old.nimble."))) << "left behind";
 }
 
+// By whatever name: what a file is made from is worth more than the file.
+TEST_F(BadInput, NothingIsWrittenOverWhatItIsMadeFrom) {
+  compiled();
+  fs::copy_file(kFixtures / "mlp_dynamo.onnx", folder_ / "mlp_dynamo.onnx");
+  fs::create_symlink(folder_ / "mlp_dynamo.onnx", folder_ / "link.onnx");
+  db::Store::open(file("tuning.db"));
+  write(file("model.nir.safetensors"), "constants");
+  const auto kept = [&](const std::string& name, const std::vector<std::string>& words,
+                        const std::vector<std::string>& parts) {
+    const std::string before = contents(file(name));
+    expect_error(run(words), parts);
+    EXPECT_EQ(contents(file(name)), before) << words[0];
+  };
+  const std::string onnx = file("mlp_dynamo.onnx"), text = file("model.nir"),
+                    executable = file("model.nimble"), itself = ": is the model itself; name";
+  kept("mlp_dynamo.onnx", {"nimble-compile", onnx, "-o", onnx}, {onnx + itself});
+  kept("mlp_dynamo.onnx", {"nimble-compile", onnx, "-o", file("link.onnx")}, {itself});
+  kept("mlp_dynamo.onnx", {"nimble-opt", onnx, "--passes", "", "-o", onnx}, {onnx + itself});
+  kept("model.nir", {"nimble-compile", text, "-o", text}, {text + itself});
+  kept("model.nir.safetensors", {"nimble-compile", text, "-o", file("model.nir.safetensors")},
+       {": is the file of its constants; "});
+  kept("tuning.db", {"nimble-compile", text, "--db", file("tuning.db"), "-o", file("tuning.db")},
+       {": is the tuning database; "});
+  for (const char* option : {"--output", "--trace", "--record-shapes"})
+    kept("model.nimble",
+         {"nimble-run", executable, "-i", "x=ones:1x4", "-i", "m=[1]", option, executable},
+         {executable + ": is the executable itself; "});
+  // Text may be printed anew where it was.
+  fs::remove(file("model.nir.safetensors"));
+  EXPECT_EQ(run({"nimble-opt", text, "--passes", "infer", "-o", text}).code, 0);
+}
+
 // ---- databases
 
 TEST_F(BadInput, DatabaseMissingDamagedOrNewer) {

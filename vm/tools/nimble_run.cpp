@@ -320,22 +320,28 @@ int main_of(int argc, char** argv) {
                  "code 3 if not");
   app.add_option("--tolerance", o.tolerance,
                  "For --verify and --expect: absolute up to 1, relative above")
+      ->check(number_from_zero())
       ->capture_default_str();
   app.add_flag("--no-native", o.no_native, "Run kernels checked, without native code");
   app.add_option("--memory-limit", o.memory_limit,
                  "Bytes of tensors, scratch and calls, also as 512MiB (default: no limit)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(ByteSize())
       ->envname("NIMBLE_MEMORY_LIMIT");
   app.add_option("--fuel", o.fuel,
                  "Instructions that the run may take, and steps of --no-native kernels\n(default: "
                  "no limit)")
+      ->check(whole_number())
       ->envname("NIMBLE_FUEL");
   app.add_option("--max-depth,--depth", o.depth,
                  "Nested calls that the run may make (default: 100000)")
+      ->check(whole_number())
       ->envname("NIMBLE_MAX_DEPTH");
   add_load_limits(app, &o.load);
-  app.add_option("--seed", o.random.seed, "Of random inputs")->capture_default_str();
+  app.add_option("--seed", o.random.seed, "Of random inputs")
+      ->check(whole_number())
+      ->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Random integers are below this")
+      ->check(number_above_zero())
       ->capture_default_str();
   if (const auto code = parse_arguments(app, argc, argv, {kExitWrongResult, kExitInterrupted}))
     return *code;

@@ -93,6 +93,26 @@ TEST_F(ToolsTest, WrongArgumentsAreOneLineWithARemedy) {
       {"run", "nimble run: error: MODEL is required; see nimble run --help\n"},
       {"run " + path_ + " --threads two",
        "nimble run: error: --threads: Value two not in range 0 to 1024; see nimble run --help\n"},
+      {"run " + path_ + " --threads 1 --threads 2",
+       "nimble run: error: --threads is given 2 times; give it once\n"},
+      {"run " + path_ + " --fuel -1",
+       "nimble run: error: --fuel: \"-1\" is not a whole number from 0 on; see nimble run "
+       "--help\n"},
+      {"run " + path_ + " --seed 18446744073709551616",
+       "nimble run: error: --seed: \"18446744073709551616\" is not a whole number from 0 on; see "
+       "nimble run --help\n"},
+      {"run " + path_ + " --memory-limit=-1",
+       "nimble run: error: --memory-limit: \"-1\" is not a number of bytes; see nimble run "
+       "--help\n"},
+      {"run " + path_ + " --tolerance nan",
+       "nimble run: error: --tolerance: \"nan\" is not a number from 0 on; see nimble run "
+       "--help\n"},
+      {"bench " + path_ + " --min-time -1",
+       "nimble bench: error: --min-time: \"-1\" is not a number from 0 on; see nimble bench "
+       "--help\n"},
+      // Nothing that steers a terminal.
+      {"run " + path_ + " \"$(printf 'a\\033b')\"",
+       "nimble run: error: unexpected argument \"a?b\"; see nimble run --help\n"},
   };
   for (const auto& [arguments, message] : cases) {
     const CommandResult wrong = run("nimble " + arguments);

@@ -148,9 +148,12 @@ std::vector<Expectation> parse_expected(const Options& o, const std::vector<api:
     const auto [name, value] = split_assignment(text, "--expect");
     const auto port = std::find_if(ports.begin(), ports.end(),
                                    [&, &n = name](const api::Port& p) { return p.name == n; });
-    if (port == ports.end())
+    if (port == ports.end()) {
+      std::vector<std::string> names;
+      for (const api::Port& p : ports) names.push_back(p.name);
       throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
-                  "see nimble inspect --signature");
+                  fmt::format("the outputs are {}", fmt::join(names, ", ")));
+    }
     api::Value expected =
         port->type_index >= 0
             ? parse_one_value(value, "--expect " + name, types, port->type_index)

@@ -562,6 +562,8 @@ TEST_F(ToolsTest, BenchDerivesDimsAndAddsListsUp) {
   fails("--shapes n=2 --set n=3", "--set fixes n");
   fails("--set n=2 --set n=3", "n is given twice");
   fails("-i y=zeros:3", "add --set \"n=1\"");
+  fails("-i x=zeros:3 --shapes n=2", "input x: its dim n is 3, not 2 as --shapes or --set says");
+  fails("--set n=999999999999", "a tensor of shape (999999999999) takes more than 1 TiB");
   fails("-i z=zeros:3 --set n=1", "no input z");
 }
 
@@ -577,7 +579,8 @@ entry "main" f0 { input "x" f32 ["n", "m"] [-1, -1] output "y" f32 ["n", "m"] [-
   EXPECT_THAT(run(command + " -i 'x=[[nanny]]'").out, HasSubstr("is not a tensor"));
   EXPECT_THAT(run(command + " -i 'x=[[\"inf\"]]'").out, HasSubstr("is not a tensor"));
   // Without its input the run would fail: the unknown output is found before.
-  EXPECT_THAT(run(command + " --expect z=@none.npy").out, HasSubstr("there is no output z"));
+  EXPECT_THAT(run(command + " --expect z=@none.npy").out,
+              HasSubstr("there is no output z; the outputs are y"));
 }
 
 TEST_F(ToolsTest, ExplainTakesInputsAndRefusesUnknownKernels) {

@@ -17,6 +17,7 @@
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
+#include "vm/base/cpu.h"
 #include "vm/base/device_number.h"
 #include "vm/base/file.h"
 #include "vm/base/json_text.h"
@@ -155,16 +156,18 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
     if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
   }
-  const std::vector<kernels::TargetInfo> gpus = tools::targets_of(o.model).gpus;
-  const size_t measurable = gpus.empty()                    ? untuned
-                            : kernels::gpu_of_records(gpus) ? untuned_of_gpu
-                                                            : 0;
+  const auto [cpus, gpus] = tools::targets_of(o.model);
+  const std::string& level = cpus.at(0).level;
+  // Portable forms are measured nowhere.
+  const bool portable = kernels::target_row(level).architecture == kernels::Architecture::kPortable;
+  const size_t measurable = !gpus.empty() ? (kernels::gpu_of_records(gpus) ? untuned_of_gpu : 0)
+                            : portable    ? 0
+                                          : untuned;
   if (measurable > 0)
-    fmt::print("{} kernels have no tuning record; `nimble tune {}{} --db {}` would measure them\n",
-               measurable,
-               tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision,
-                                 o.model.winograd),
-               gpus.empty() ? "" : " --target " + gpus[0].level, tools::database_word(o.model));
+    fmt::print("{} kernel{} no tuning record; `{}` would measure {}{}\n", measurable,
+               measurable == 1 ? " has" : "s have", tools::tune_command(o.model),
+               measurable == 1 ? "it" : "them",
+               gpus.empty() && !host_cpu().has(level) ? " on a machine of that level" : "");
 }
 
 // Adds knobs of a template; those that it has already stay but for the same ones.

@@ -456,6 +456,20 @@ TEST_F(BadInput, ThePrecisionIsToldToOtherPrograms) {
   EXPECT_NE(next.out.find("model.nir --precision bf16 --db"), std::string::npos) << next.out;
 }
 
+// nimble tune measures for this machine if it is told nothing else, and portable forms nowhere.
+TEST_F(BadInput, TheTargetIsToldToOtherPrograms) {
+  const std::string other = host_cpu().has("x86-64-v2") ? "aarch64-dotprod" : "x86-64-v3";
+  const Ran foreign = compile(file("model.nir"), {"--target", other}, "foreign.nimble");
+  ASSERT_EQ(foreign.code, 0) << foreign.error;
+  EXPECT_THAT(foreign.out, HasSubstr("model.nir --target " + other + " --db tuning.db` would"));
+  EXPECT_THAT(foreign.out, HasSubstr(" on a machine of that level"));
+  const Ran here = compile(file("model.nir"), {"--policy", "cold"}, "here.nimble");
+  EXPECT_THAT(here.out, AllOf(HasSubstr("model.nir --db tuning.db --policy cold` would measure"),
+                              Not(HasSubstr("on a machine"))));
+  const Ran portable = compile(file("model.nir"), {"--target", "portable"}, "portable.nimble");
+  EXPECT_THAT(portable.out, Not(HasSubstr("nimble tune")));
+}
+
 TEST_F(BadInput, TilesAreToldToOtherPrograms) {
   const auto told = [&](const std::string& name) {
     return run({"nimble-inspect", "--provenance", file(name)}).out;

@@ -217,11 +217,13 @@ int run_batch(Options& o) {
   std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
   const driver::CompileOptions common = compile_options(o, tuned.get());
   bool all = true;
+  size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
+    ++number;
     const std::vector<std::string> fields = fields_of(line);
     if (fields.size() < 2)
-      throw Error(Status::kInvalidArgument, o.batch, fmt::format("'{}' has no tab", line),
-                  "write MODEL<tab>OUTPUT");
+      throw Error(Status::kInvalidArgument, fmt::format("{}:{}", o.batch, number),
+                  fmt::format("'{}' has no tab", line), "write MODEL<tab>OUTPUT");
     Json row = {{"model", fields[0]}, {"output", fields[1]}, {"status", "ok"}};
     try {
       o.model.model = fields[0];

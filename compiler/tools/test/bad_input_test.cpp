@@ -244,6 +244,9 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
                {"is not valid JSON"});
   expect_error(compile(file("model.nir"), {"--knobs", "elementwise={\"unrol\":2}"}),
                {"knobs of elementwise", "no knob unrol", "its knobs: "});
+  write(file("list.tsv"), file("none.nir") + "\t" + file("out.nimble") + "\nno output\n");
+  expect_error(run({"nimble-compile", "--batch", file("list.tsv")}),
+               {file("list.tsv") + ":2: 'no output' has no tab; write MODEL<tab>OUTPUT"});
   EXPECT_EQ(run({"nimble-compile", file("model.nir")}).code, kExitUsage) << "no output";
   EXPECT_EQ(run({"nimble-compile", "--nonsense"}).code, kExitUsage);
   expect_nothing_written();

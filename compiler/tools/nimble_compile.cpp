@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "compiler/ir/text.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/model_arguments.h"
 #include "compiler/tools/records.h"
@@ -16,7 +17,9 @@
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
+#include "vm/base/cpu.h"
 #include "vm/base/device_number.h"
+#include "vm/base/file.h"
 #include "vm/base/json_text.h"
 #include "vm/base/text_table.h"
 #include "vm/executable/writer.h"
@@ -153,16 +156,18 @@ void print_for_people(const Options& o, const driver::CompileReport& r) {
     if (asked && reason.empty() && k.outcome == Outcome::kUntuned) reason = "no tuning record";
     if (!reason.empty()) fmt::print("  {} ({}): {}\n", k.kernel, k.source, reason);
   }
-  const std::vector<kernels::TargetInfo> gpus = tools::targets_of(o.model).gpus;
-  const size_t measurable = gpus.empty()                    ? untuned
-                            : kernels::gpu_of_records(gpus) ? untuned_of_gpu
-                                                            : 0;
+  const auto [cpus, gpus] = tools::targets_of(o.model);
+  const std::string& level = cpus.at(0).level;
+  // Portable forms are measured nowhere.
+  const bool portable = kernels::target_row(level).architecture == kernels::Architecture::kPortable;
+  const size_t measurable = !gpus.empty() ? (kernels::gpu_of_records(gpus) ? untuned_of_gpu : 0)
+                            : portable    ? 0
+                                          : untuned;
   if (measurable > 0)
-    fmt::print("{} kernels have no tuning record; `nimble tune {}{} --db {}` would measure them\n",
-               measurable,
-               tools::model_text(o.model.model, o.model.shapes, o.model.import, o.model.precision,
-                                 o.model.winograd),
-               gpus.empty() ? "" : " --target " + gpus[0].level, tools::database_word(o.model));
+    fmt::print("{} kernel{} no tuning record; `{}` would measure {}{}\n", measurable,
+               measurable == 1 ? " has" : "s have", tools::tune_command(o.model),
+               measurable == 1 ? "it" : "them",
+               gpus.empty() && !host_cpu().has(level) ? " on a machine of that level" : "");
 }
 
 // Adds knobs of a template; those that it has already stay but for the same ones.
@@ -178,6 +183,17 @@ driver::CompileOptions compile_options(const Options& o, tuned::TunedSource* tun
   options.portable = o.portable == "on";
   for (const std::string& text : o.knobs) add_knobs(text, options);
   return options;
+}
+
+// The executable is written over nothing that it is made from.
+void refuse_to_overwrite(const tools::ModelArguments& model, const std::string& output) {
+  const auto refuse = [&](const char* what) {
+    throw Error(Status::kInvalidArgument, output, fmt::format("is {}", what), "name another file");
+  };
+  if (is_same_file(output, model.model)) refuse("the model itself");
+  if (is_same_file(output, ir::side_file_of(model.model))) refuse("the file of its constants");
+  for (const std::string& database : model.databases)
+    if (is_same_file(output, database)) refuse("the tuning database");
 }
 
 std::vector<std::string> fields_of(const std::string& line) {
@@ -201,14 +217,17 @@ int run_batch(Options& o) {
   std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
   const driver::CompileOptions common = compile_options(o, tuned.get());
   bool all = true;
+  size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
+    ++number;
     const std::vector<std::string> fields = fields_of(line);
     if (fields.size() < 2)
-      throw Error(Status::kInvalidArgument, o.batch, fmt::format("'{}' has no tab", line),
-                  "write MODEL<tab>OUTPUT");
+      throw Error(Status::kInvalidArgument, fmt::format("{}:{}", o.batch, number),
+                  fmt::format("'{}' has no tab", line), "write MODEL<tab>OUTPUT");
     Json row = {{"model", fields[0]}, {"output", fields[1]}, {"status", "ok"}};
     try {
       o.model.model = fields[0];
+      refuse_to_overwrite(o.model, fields[1]);
       driver::CompileOptions options = common;
       for (size_t i = 2; i < fields.size(); ++i) add_knobs(fields[i], options);
       driver::CompileReport report;
@@ -234,6 +253,7 @@ int run_batch(Options& o) {
 }
 
 int run(Options& o) {
+  refuse_to_overwrite(o.model, o.output);
   std::unique_ptr<tuned::TunedSource> tuned = tools::open_database(o.model);
   driver::CompileOptions options = compile_options(o, tuned.get());
   if (!o.quiet && isatty(STDERR_FILENO))

@@ -94,6 +94,9 @@ ir::Module load(const Options& o) {
 }
 
 int run(const Options& o) {
+  // Text may be replaced by what becomes of it; a model of another format would be lost.
+  if (!is_text(o.model.model) && is_same_file(o.output, o.model.model))
+    throw Error(Status::kInvalidArgument, o.output, "is the model itself", "name another file");
   passes::install_crash_handler(o.model.crash_folder);
   passes::PassContext context = tools::pass_context(o.model);
   passes::PipelineOptions options;

@@ -117,6 +117,16 @@ std::string database_word(const ModelArguments& a) {
   return a.databases.empty() ? "tuning.db" : shell_word(db::printable_place(a.databases[0]));
 }
 
+std::string tune_command(const ModelArguments& a) {
+  const Targets targets = targets_of(a);
+  const bool gpu = !targets.gpus.empty();
+  const std::string& level = gpu ? targets.gpus[0].level : targets.cpus.at(0).level;
+  return fmt::format("nimble tune {}{} --db {}{}",
+                     model_text(a.model, a.shapes, a.import, a.precision, a.winograd),
+                     gpu || level != kernels::detect_host().level ? " --target " + level : "",
+                     database_word(a), a.policy == "auto" ? "" : " --policy " + a.policy);
+}
+
 int run_compiler_program(const char* name, const std::function<int()>& body) {
   return run_program(name, [&]() -> int {
     try {
@@ -161,29 +171,26 @@ bool require_tuned(const char* program, const ModelArguments& a,
   }
   if (lacking == 0) return true;
   if (lacking > kMostLines) fmt::print(stderr, "… and {} more\n", lacking - kMostLines);
-  const std::string text = model_text(a.model, a.shapes, a.import, a.precision, a.winograd);
-  const std::string policy = a.policy == "auto" ? "" : " --policy " + a.policy;
   const Targets targets = targets_of(a);
   if (of_gpu > 0)
-    fmt::print(
-        stderr,
-        "{}: error: {} of {} kernels have no exact record of the GPU and class ({}); tune on "
-        "a machine that has it: nimble tune {} --target {} --db {}{}\n",
-        program, of_gpu, report.kernels.size(), report.gpu_class, text, targets.gpus[0].level,
-        database_word(a), policy);
-  // What is beside a GPU's kernels is of no model for the CPU alone: nothing tunes it.
-  if (of_cpu > 0 && !targets.gpus.empty())
+    fmt::print(stderr,
+               "{}: error: {} of {} kernels have no exact record of the GPU and class ({}); tune "
+               "on a machine that has it: {}\n",
+               program, of_gpu, report.kernels.size(), report.gpu_class, tune_command(a));
+  if (of_cpu > 0 && !targets.gpus.empty()) {
+    ModelArguments beside = a;
+    beside.target = "native";
+    beside.features.clear();
     fmt::print(stderr,
                "{}: error: {} of {} kernels run on the CPU beside the GPU's and have no exact "
-               "record; compile without --require-tuned\n",
-               program, of_cpu, report.kernels.size());
+               "record; tune on a machine of the CPU's level: {} --beside {}\n",
+               program, of_cpu, report.kernels.size(), tune_command(beside), targets.gpus[0].level);
+  }
   if (of_cpu > 0 && targets.gpus.empty())
-    fmt::print(
-        stderr,
-        "{}: error: {} of {} kernels have no exact record of this machine and class ({}); tune "
-        "again: nimble tune {} --db {}{}\n",
-        program, of_cpu, report.kernels.size(), report.policy_class, text, database_word(a),
-        policy);
+    fmt::print(stderr,
+               "{}: error: {} of {} kernels have no exact record of this machine and class ({}); "
+               "tune again: {}\n",
+               program, of_cpu, report.kernels.size(), report.policy_class, tune_command(a));
   return false;
 }
 

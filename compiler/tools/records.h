@@ -25,6 +25,9 @@ int run_compiler_program(const char* name, const std::function<int()>& body);
 std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a);
 // The database to tune into that a remedy names: the first, or an example; for a shell.
 std::string database_word(const ModelArguments& a);
+// The command that measures what the kernels of these arguments lack, the GPU's if there are some;
+// for a shell.
+std::string tune_command(const ModelArguments& a);
 std::string_view name_of(tuned::Lookup::Outcome outcome);
 // The kernels of a report that lack an exact record, one line each on stderr, named, with the
 // reason and a remedy. False if there are any: what --require-tuned refuses.

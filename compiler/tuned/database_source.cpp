@@ -188,10 +188,7 @@ class DatabaseSource : public TunedSource {
     out.reason = fmt::format("{}", fmt::join(s.notes, "; "));
     if (mismatch && !tuned) out.outcome = Lookup::Outcome::kMismatch;
     if (s.tables.empty()) {
-      if (!known.empty() && !mismatch)
-        out.reason =
-            "no table: tuning kept the default schedule, or its budget ended first; a larger one "
-            "goes on";
+      if (!known.empty() && !mismatch) out.reason = why_no_table(known, *hardware);
       return out;
     }
     for (const ThreadTable& t : s.tables) out.threads.push_back(t.threads);
@@ -207,6 +204,22 @@ class DatabaseSource : public TunedSource {
   const db::Hardware* hardware_of(const kernels::TargetInfo& target) const {
     if (!target.is_gpu()) return &hardware_;
     return gpu_ ? &*gpu_ : nullptr;
+  }
+
+  // Why no table serves a workload that some campaign has met, by threads.
+  std::string why_no_table(const std::map<int64_t, db::Workload>& known,
+                           const db::Hardware& hardware) {
+    for (const auto& [threads, record] : known)
+      for (const db::DispatchTable& t : store_->tables(db::key_of(record), db::key_of(hardware))) {
+        if (t.status == db::TableStatus::kActive) continue;
+        const std::string name = t.uuid.substr(0, 8);
+        return fmt::format(
+            "table {} is stored, not active: nimble dispatch show {} tells what it was compared "
+            "with, nimble dispatch activate {} uses it",
+            name, name, name);
+      }
+    return "no table: tuning kept the default schedule, or its budget ended first; a larger one "
+           "goes on";
   }
 
   // What has been found for a workload so far.

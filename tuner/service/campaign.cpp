@@ -361,6 +361,7 @@ class Driver {
       sum += report.share;
     }
     context.progressed = [&] { tell_outlook(context, hot); };
+    bool too_late = false;  // for some
     for (size_t i = 0; i < hot.size(); ++i) {
       TaskReport& report = hot[i]->report();
       const double weight = std::sqrt(report.share);
@@ -370,6 +371,7 @@ class Driver {
       weight_left -= weight;
       if (left < kLeastTaskSeconds) {
         report.note = "default schedule kept: the budget ended";
+        too_late = true;
         continue;
       }
       if (report.estimated && !measure_default(context, *hot[i])) continue;
@@ -398,6 +400,7 @@ class Driver {
           return r->report().search_ended == kAllTried || !r->report().note.empty();
         });
         report_.ended = hot.empty() ? "no workload was left to tune"
+                        : too_late  ? kTooLong
                         : tried     ? "every schedule of every workload was tried"
                         : whole     ? "further trials gain nothing (--patience, --max-trials)"
                                     : kTooLong;

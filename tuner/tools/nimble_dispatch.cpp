@@ -243,12 +243,17 @@ int show(const Arguments& a) {
                {"worst_regret", "regret", cell::percent},
                "overrides",
                "objective"});
+  size_t inactive = 0;
   db::each_table(*store, [&](const db::DispatchTable& t) {
-    if (!a.all && t.status != db::TableStatus::kActive) return;
+    const bool shown = a.all || t.status == db::TableStatus::kActive;
     const auto w = store->workload(t.workload);
     if (!a.workload.empty() && !t.workload.starts_with(a.workload) &&
         !(w && w->canonical.find(a.workload) != std::string::npos))
       return;
+    if (!shown) {
+      ++inactive;
+      return;
+    }
     double worst = 0;
     for (const db::DispatchEntry& e : t.entries) worst = std::max(worst, e.regret.value_or(0));
     Json row = json_of(t);
@@ -258,7 +263,10 @@ int show(const Arguments& a) {
     row["overrides"] = store->overrides(false, t.workload, t.hardware).size();
     table.add_object(std::move(row));
   });
-  table.print(std::cout, a.format, "(no table; nimble tune makes them)");
+  const std::string none = inactive == 0
+                               ? "(no table; nimble tune makes them)"
+                               : fmt::format("(no active table; --all lists {} other)", inactive);
+  table.print(std::cout, a.format, none);
   return kExitOk;
 }
 

@@ -41,7 +41,8 @@ void TuneArguments::add_model(CLI::App& app, tuner::CampaignOptions& options) {
 }
 
 void TuneArguments::add_budget(CLI::App& app, tuner::CampaignOptions& options) {
-  app.add_option("--budget", budget, "Time to spend, in all runs together: 90s, 5m, 1h")
+  app.add_option("--budget", budget,
+                 "Time to spend, in all runs together: 90s, 5m, 1h; a number alone is in seconds")
       ->capture_default_str()
       ->check(read_by(tuner::parse_duration));
   add_target(app, options);

@@ -51,7 +51,12 @@ std::string command_line::problem(const CLI::App& app, const CLI::ParseError& e)
   }
   if (!left.empty())
     return fmt::format("unexpected argument \"{}\"; {}", without_password(left[0]), help);
-  return fmt::format("{}; {}", without_passwords(e.what()), help);
+  const std::string text = without_passwords(e.what());
+  constexpr std::string_view kTooOften = ": At Most 1 required but received ";  // CLI11's words
+  if (const size_t at = text.find(kTooOften); at != std::string::npos)
+    return fmt::format("{} is given {} times; give it once", text.substr(0, at),
+                       text.substr(at + kTooOften.size()));
+  return fmt::format("{}; {}", text, help);
 }
 
 std::string exit_codes_text(const std::vector<ExitCode>& others) {
@@ -67,8 +72,7 @@ std::string exit_codes_text(const std::vector<ExitCode>& others) {
 int usage_error(const CLI::App& app, const std::string& problem) {
   std::string place;
   chosen_command(app, &place);
-  std::fprintf(stderr, "%s: error: %s; see %s --help\n", app.get_name().c_str(), problem.c_str(),
-               place.c_str());
+  print_error(app.get_name().c_str(), fmt::format("{}; see {} --help", problem, place));
   return kExitUsage;
 }
 
@@ -105,7 +109,7 @@ std::optional<int> parse_arguments(CLI::App& app, std::vector<std::string> words
     for (const SettingValue& v : added)
       if (what.find("--" + v.key) != std::string::npos)
         what += fmt::format(" (its value is of {})", v.source);
-    std::fprintf(stderr, "%s: error: %s\n", app.get_name().c_str(), what.c_str());
+    print_error(app.get_name().c_str(), what);
     return kExitUsage;
   }
 }

@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "vm/base/error.h"
@@ -35,6 +38,27 @@ inline CLI::Validator number_from_zero() {
           },
           "NONNEGATIVE", "NONNEGATIVE"};
 }
+
+// Of options whose numbers are unsigned: CLI11 makes 2^64 - 1 of -1, and of what has more digits.
+inline CLI::Validator whole_number() {
+  return {[](std::string& text) {
+            uint64_t v = 0;
+            const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), v);
+            return code == std::errc() && end == text.data() + text.size()
+                       ? std::string()
+                       : fmt::format("\"{}\" is not a whole number from 0 on", text);
+          },
+          ""};
+}
+// A number of bytes, also as 512MiB. CLI11's own takes -1 for the largest there is.
+struct ByteSize : CLI::AsSizeValue {
+  ByteSize() : CLI::AsSizeValue(false) {
+    func_ = [parse = std::move(func_)](std::string& text) {
+      return text.starts_with('-') ? fmt::format("\"{}\" is not a number of bytes", text)
+                                   : parse(text);
+    };
+  }
+};
 
 // Checks a text by the function that will read it: an Error(kInvalidArgument) is wrong usage. What
 // else is wrong, it says when it reads.

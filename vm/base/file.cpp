@@ -185,6 +185,12 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<uint8_t*>(data_), size_);
 }
 
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat of_a, of_b;
+  return ::stat(a.c_str(), &of_a) == 0 && ::stat(b.c_str(), &of_b) == 0 &&
+         of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 void write_file_atomically(const std::string& path,
                            std::span<const std::span<const uint8_t>> parts) {
   const std::string target = resolved(path);

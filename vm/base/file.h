@@ -43,6 +43,9 @@ FileCopy copy_file(const std::string& path, uint64_t limit, const std::string& r
 FileCopy copy_bytes(std::span<const uint8_t> bytes, uint64_t limit, const std::string& place,
                     const std::string& remedy);
 
+// Whether both are there and are one file, by whatever path or link.
+bool is_same_file(const std::string& a, const std::string& b);
+
 // Writes the parts, in order, to a temporary file in the folder of `path`, syncs it, renames it
 // over `path` and syncs the folder. After a failure at any point, a crash included, `path` holds
 // either the old contents or the new ones, whole. A symbolic link is followed.

@@ -295,12 +295,16 @@ int main_of(int argc, char** argv) {
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   app.add_option("--min-time", o.min_time, "Seconds per shape or file, at least")
+      ->check(number_from_zero())
       ->capture_default_str();
   app.add_option("--rounds", o.rounds, "Rounds over all shapes")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--seed", o.random.seed, "Of the inputs")->capture_default_str();
+  app.add_option("--seed", o.random.seed, "Of the inputs")
+      ->check(whole_number())
+      ->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Integers are drawn from 0 … N - 1")
+      ->check(number_above_zero())
       ->capture_default_str();
   app.add_flag("--no-native", o.no_native, "Time the checked, portable form of the kernels");
   add_load_limits(app, &o.load);

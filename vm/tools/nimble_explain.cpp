@@ -399,14 +399,16 @@ int main_of(int argc, char** argv) {
   app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")
       ->check(CLI::Range(0, 1024));
   app.add_option("--int-range", o.random.int_range, "Random integer inputs are below this")
+      ->check(number_above_zero())
       ->capture_default_str();
   app.add_option("--memory-limit", o.memory_limit,
                  "Bytes of tensors, scratch and calls of a run, also as 512MiB (default: no limit)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(ByteSize())
       ->envname("NIMBLE_MEMORY_LIMIT");
   app.add_option("--fuel", o.fuel,
                  "Instructions that a run may take, and steps of --no-native kernels\n(default: "
                  "no limit)")
+      ->check(whole_number())
       ->envname("NIMBLE_FUEL");
   add_load_limits(app, &o.load);
   add_format(app, &o.format, "The answer");

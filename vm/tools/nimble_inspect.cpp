@@ -377,6 +377,7 @@ int run(int argc, char** argv) {
   app.add_flag("--verify", args.verify, "Check the rules of the bytecode verifier");
   app.add_option("--max-constant", args.max_constant,
                  "Show the values of constants of at most so many elements (64)")
+      ->check(whole_number())
       ->type_name("N");
   add_load_limits(app, &args.load);
   add_format(app, &args.format, "What is chosen (as csv: one choice of those that are tables)");

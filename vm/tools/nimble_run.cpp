@@ -148,9 +148,12 @@ std::vector<Expectation> parse_expected(const Options& o, const std::vector<api:
     const auto [name, value] = split_assignment(text, "--expect");
     const auto port = std::find_if(ports.begin(), ports.end(),
                                    [&, &n = name](const api::Port& p) { return p.name == n; });
-    if (port == ports.end())
+    if (port == ports.end()) {
+      std::vector<std::string> names;
+      for (const api::Port& p : ports) names.push_back(p.name);
       throw Error(Status::kNotFound, "--expect", fmt::format("there is no output {}", name),
-                  "see nimble inspect --signature");
+                  fmt::format("the outputs are {}", fmt::join(names, ", ")));
+    }
     api::Value expected =
         port->type_index >= 0
             ? parse_one_value(value, "--expect " + name, types, port->type_index)
@@ -183,6 +186,9 @@ std::vector<std::string> files_of(const Options& o, const std::vector<api::Port>
 }
 
 int run(const Options& o) {
+  for (const std::string& file : {o.output, o.trace, o.record_shapes})
+    if (is_same_file(file, o.model))
+      throw Error(Status::kInvalidArgument, file, "is the executable itself", "name another file");
   if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw Error(Status::kIo, o.output_dir,
                 fmt::format("cannot make the folder ({})", std::strerror(errno)),
@@ -317,22 +323,28 @@ int main_of(int argc, char** argv) {
                  "code 3 if not");
   app.add_option("--tolerance", o.tolerance,
                  "For --verify and --expect: absolute up to 1, relative above")
+      ->check(number_from_zero())
       ->capture_default_str();
   app.add_flag("--no-native", o.no_native, "Run kernels checked, without native code");
   app.add_option("--memory-limit", o.memory_limit,
                  "Bytes of tensors, scratch and calls, also as 512MiB (default: no limit)")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(ByteSize())
       ->envname("NIMBLE_MEMORY_LIMIT");
   app.add_option("--fuel", o.fuel,
                  "Instructions that the run may take, and steps of --no-native kernels\n(default: "
                  "no limit)")
+      ->check(whole_number())
       ->envname("NIMBLE_FUEL");
   app.add_option("--max-depth,--depth", o.depth,
                  "Nested calls that the run may make (default: 100000)")
+      ->check(whole_number())
       ->envname("NIMBLE_MAX_DEPTH");
   add_load_limits(app, &o.load);
-  app.add_option("--seed", o.random.seed, "Of random inputs")->capture_default_str();
+  app.add_option("--seed", o.random.seed, "Of random inputs")
+      ->check(whole_number())
+      ->capture_default_str();
   app.add_option("--int-range", o.random.int_range, "Random integers are below this")
+      ->check(number_above_zero())
       ->capture_default_str();
   if (const auto code = parse_arguments(app, argc, argv, {kExitWrongResult, kExitInterrupted}))
     return *code;

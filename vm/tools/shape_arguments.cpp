@@ -87,9 +87,19 @@ NamedArrays complete_inputs(const std::vector<api::Port>& ports, const NamedArra
   std::mt19937_64 random(seed);
   ShapeValues values = shape;
   for (const auto& [name, array] : given)
-    for (const api::Port& p : ports)
-      if (p.name == name && p.dims.size() == array.shape.size())
-        for (size_t d = 0; d < p.dims.size(); ++d) values.emplace(p.dims[d], array.shape[d]);
+    for (const api::Port& p : ports) {
+      if (p.name != name || p.dims.size() != array.shape.size()) continue;
+      for (size_t d = 0; d < p.dims.size(); ++d) {
+        const std::string& dim = p.dims[d];
+        if (const auto asked = shape.find(dim);
+            asked != shape.end() && asked->second != array.shape[d])
+          throw Error(Status::kInvalidArgument, fmt::format("{}: input {}", place, name),
+                      fmt::format("its dim {} is {}, not {} as --shapes or --set says", dim,
+                                  array.shape[d], asked->second),
+                      fmt::format("leave out {} there: the input decides it", dim));
+        values.emplace(dim, array.shape[d]);
+      }
+    }
   NamedArrays out = given;
   for (const api::Port& p : ports) {
     const bool is_given = std::any_of(given.begin(), given.end(),

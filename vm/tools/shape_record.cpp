@@ -36,7 +36,11 @@ const Json& entry_of(const Json& shapes, const std::string& entry) {
 // Appears under its name with the header in it, or another process has made it meanwhile.
 void make_file(const std::string& file, const std::string& header) {
   const std::string draft = fmt::format("{}.{}.tmp", file, ::getpid());
-  write_file_atomically(draft, header);
+  try {
+    write_file_atomically(draft, header);
+  } catch (const Error& e) {  // it is the file that the user named
+    throw Error(e.status(), file, e.problem(), e.remedy());
+  }
   const bool made = ::link(draft.c_str(), file.c_str()) == 0 || errno == EEXIST;
   const int error = errno;
   ::unlink(draft.c_str());

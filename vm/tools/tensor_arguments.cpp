@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -22,8 +23,17 @@ Array make_array(DType dtype, std::vector<int64_t> shape, const std::string& pla
   const std::optional<int64_t> bytes = try_byte_size(dtype, shape);
   if (!bytes || *bytes > int64_t{1} << 40)
     throw Error(Status::kInvalidArgument, place,
-                fmt::format("a shape of ({})", fmt::join(shape, ", ")), "give a smaller one");
-  return {dtype, std::move(shape), std::vector<uint8_t>(static_cast<size_t>(*bytes))};
+                fmt::format("a tensor of shape ({}) takes more than 1 TiB", fmt::join(shape, ", ")),
+                "give a smaller one");
+  try {
+    std::vector<uint8_t> zeros(static_cast<size_t>(*bytes));
+    return {dtype, std::move(shape), std::move(zeros)};
+  } catch (const std::bad_alloc&) {
+    throw Error(
+        Status::kExhausted, place,
+        fmt::format("there is no memory for a tensor of shape ({})", fmt::join(shape, ", ")),
+        "give a smaller one");
+  }
 }
 
 // Nested lists of numbers, all of one length at each level.

@@ -41,6 +41,21 @@ TEST_F(Tuned, AWorkloadThatTheBudgetDidNotReachIsNamedSo) {
   EXPECT_NE(found.reason.find("budget ended"), std::string::npos) << found.reason;
 }
 
+// A campaign that could not verify its table leaves a draft; a person may take a table back.
+TEST_F(Tuned, ATableThatIsNotActiveIsNamed) {
+  const db::Uuid uuid = table(1, {0, 1});
+  ASSERT_EQ(find().outcome, tuned::Lookup::Outcome::kTuned);
+  store_->roll_back(uuid, "slower in use");
+  const tuned::Lookup found = find();
+  EXPECT_EQ(found.outcome, tuned::Lookup::Outcome::kUntuned);
+  EXPECT_NE(found.reason.find("table " + uuid.substr(0, 8) + " is stored, not active"),
+            std::string::npos)
+      << found.reason;
+  EXPECT_NE(found.reason.find("nimble dispatch activate " + uuid.substr(0, 8)), std::string::npos)
+      << found.reason;
+  EXPECT_EQ(found.reason.find("budget"), std::string::npos) << found.reason;
+}
+
 // What sorts has no schedule that a record could tell.
 TEST_F(Tuned, AHostOperatorLacksNoRecord) {
   CompileReport report;

@@ -244,6 +244,9 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
                {"is not valid JSON"});
   expect_error(compile(file("model.nir"), {"--knobs", "elementwise={\"unrol\":2}"}),
                {"knobs of elementwise", "no knob unrol", "its knobs: "});
+  write(file("list.tsv"), file("none.nir") + "\t" + file("out.nimble") + "\nno output\n");
+  expect_error(run({"nimble-compile", "--batch", file("list.tsv")}),
+               {file("list.tsv") + ":2: 'no output' has no tab; write MODEL<tab>OUTPUT"});
   EXPECT_EQ(run({"nimble-compile", file("model.nir")}).code, kExitUsage) << "no output";
   EXPECT_EQ(run({"nimble-compile", "--nonsense"}).code, kExitUsage);
   expect_nothing_written();
@@ -295,6 +298,38 @@ TEST_F(BadInput, FullDiskKeepsTheOldFile) {
   }
   for (const auto& f : fs::directory_iterator(folder_))
     EXPECT_THAT(f.path().filename().string(), Not(HasSubstr("old.nimble."))) << "left behind";
+}
+
+// By whatever name: what a file is made from is worth more than the file.
+TEST_F(BadInput, NothingIsWrittenOverWhatItIsMadeFrom) {
+  compiled();
+  fs::copy_file(kFixtures / "mlp_dynamo.onnx", folder_ / "mlp_dynamo.onnx");
+  fs::create_symlink(folder_ / "mlp_dynamo.onnx", folder_ / "link.onnx");
+  db::Store::open(file("tuning.db"));
+  write(file("model.nir.safetensors"), "constants");
+  const auto kept = [&](const std::string& name, const std::vector<std::string>& words,
+                        const std::vector<std::string>& parts) {
+    const std::string before = contents(file(name));
+    expect_error(run(words), parts);
+    EXPECT_EQ(contents(file(name)), before) << words[0];
+  };
+  const std::string onnx = file("mlp_dynamo.onnx"), text = file("model.nir"),
+                    executable = file("model.nimble"), itself = ": is the model itself; name";
+  kept("mlp_dynamo.onnx", {"nimble-compile", onnx, "-o", onnx}, {onnx + itself});
+  kept("mlp_dynamo.onnx", {"nimble-compile", onnx, "-o", file("link.onnx")}, {itself});
+  kept("mlp_dynamo.onnx", {"nimble-opt", onnx, "--passes", "", "-o", onnx}, {onnx + itself});
+  kept("model.nir", {"nimble-compile", text, "-o", text}, {text + itself});
+  kept("model.nir.safetensors", {"nimble-compile", text, "-o", file("model.nir.safetensors")},
+       {": is the file of its constants; "});
+  kept("tuning.db", {"nimble-compile", text, "--db", file("tuning.db"), "-o", file("tuning.db")},
+       {": is the tuning database; "});
+  for (const char* option : {"--output", "--trace", "--record-shapes"})
+    kept("model.nimble",
+         {"nimble-run", executable, "-i", "x=ones:1x4", "-i", "m=[1]", option, executable},
+         {executable + ": is the executable itself; "});
+  // Text may be printed anew where it was.
+  fs::remove(file("model.nir.safetensors"));
+  EXPECT_EQ(run({"nimble-opt", text, "--passes", "infer", "-o", text}).code, 0);
 }
 
 // ---- databases
@@ -422,6 +457,20 @@ TEST_F(BadInput, ThePrecisionIsToldToOtherPrograms) {
   // What it says is next to do is about the same workloads.
   const Ran next = compile(file("model.nir"), {"--precision", "bf16"}, "narrow.nimble");
   EXPECT_NE(next.out.find("model.nir --precision bf16 --db"), std::string::npos) << next.out;
+}
+
+// nimble tune measures for this machine if it is told nothing else, and portable forms nowhere.
+TEST_F(BadInput, TheTargetIsToldToOtherPrograms) {
+  const std::string other = host_cpu().has("x86-64-v2") ? "aarch64-dotprod" : "x86-64-v3";
+  const Ran foreign = compile(file("model.nir"), {"--target", other}, "foreign.nimble");
+  ASSERT_EQ(foreign.code, 0) << foreign.error;
+  EXPECT_THAT(foreign.out, HasSubstr("model.nir --target " + other + " --db tuning.db` would"));
+  EXPECT_THAT(foreign.out, HasSubstr(" on a machine of that level"));
+  const Ran here = compile(file("model.nir"), {"--policy", "cold"}, "here.nimble");
+  EXPECT_THAT(here.out, AllOf(HasSubstr("model.nir --db tuning.db --policy cold` would measure"),
+                              Not(HasSubstr("on a machine"))));
+  const Ran portable = compile(file("model.nir"), {"--target", "portable"}, "portable.nimble");
+  EXPECT_THAT(portable.out, Not(HasSubstr("nimble tune")));
 }
 
 TEST_F(BadInput, TilesAreToldToOtherPrograms) {

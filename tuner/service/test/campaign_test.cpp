@@ -190,6 +190,16 @@ TEST_F(CampaignTest, AnExtendedCampaignVerifiesItsFinalistsTogether) {
   }
 }
 
+TEST_F(CampaignTest, ABudgetThatIsTooSmallToSearchSaysSo) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  o.budget_s = 1;
+  const std::atomic<bool> never{false};
+  const CampaignReport report = run_campaign(o, *compiler_backend(), never);
+  EXPECT_EQ(report.tasks.at(0).note, "default schedule kept: the budget ended");
+  EXPECT_EQ(report.ended, "what is left to try takes longer than the time that is left");
+}
+
 TEST_F(CampaignTest, TellsWhereItsTimeWent) {
   CampaignOptions o = quick(kCopy);
   o.worker = NIMBLE_WORKER;

@@ -110,6 +110,13 @@ TEST_F(DispatchProgram, PrintsTablesInEachFormat) {
   EXPECT_THAT(run(diff + " --format csv").out, HasSubstr("range,change,expected_ns,"));
 }
 
+TEST_F(DispatchProgram, TablesThatAreNotActiveAreCounted) {
+  fill();
+  ASSERT_EQ(run("rollback " + table + " --reason slower").exit_code, 0);
+  EXPECT_THAT(run("show").out, HasSubstr("(no active table; --all lists 1 other)"));
+  EXPECT_THAT(run("show --all").out, HasSubstr(table.substr(0, 8)));
+}
+
 TEST_F(DispatchProgram, WhatIsNoOverrideIsRefusedWithARemedy) {
   fill();
   const std::string head = "override " + table + " --config " + other + " --reason r ";

@@ -55,6 +55,18 @@ TEST_F(FileTest, WritesReadsAndMaps) {
   EXPECT_EQ(entries(), 1u) << "a temporary file was left";
 }
 
+TEST_F(FileTest, OneFileByTwoNames) {
+  write_file_atomically(at("a"), "same");
+  write_file_atomically(at("b"), "same");
+  fs::create_symlink(at("a"), at("symbolic"));
+  fs::create_hard_link(at("a"), at("hard"));
+  EXPECT_TRUE(is_same_file(at("a"), at("a")));
+  EXPECT_TRUE(is_same_file(at("symbolic"), at("hard")));
+  EXPECT_FALSE(is_same_file(at("a"), at("b")));
+  EXPECT_FALSE(is_same_file(at("missing"), at("missing")));
+  EXPECT_FALSE(is_same_file("", ""));
+}
+
 TEST_F(FileTest, EmptyFiles) {
   write_file_atomically(at("empty"), "");
   EXPECT_TRUE(read_file(at("empty")).empty());

@@ -93,6 +93,26 @@ TEST_F(ToolsTest, WrongArgumentsAreOneLineWithARemedy) {
       {"run", "nimble run: error: MODEL is required; see nimble run --help\n"},
       {"run " + path_ + " --threads two",
        "nimble run: error: --threads: Value two not in range 0 to 1024; see nimble run --help\n"},
+      {"run " + path_ + " --threads 1 --threads 2",
+       "nimble run: error: --threads is given 2 times; give it once\n"},
+      {"run " + path_ + " --fuel -1",
+       "nimble run: error: --fuel: \"-1\" is not a whole number from 0 on; see nimble run "
+       "--help\n"},
+      {"run " + path_ + " --seed 18446744073709551616",
+       "nimble run: error: --seed: \"18446744073709551616\" is not a whole number from 0 on; see "
+       "nimble run --help\n"},
+      {"run " + path_ + " --memory-limit=-1",
+       "nimble run: error: --memory-limit: \"-1\" is not a number of bytes; see nimble run "
+       "--help\n"},
+      {"run " + path_ + " --tolerance nan",
+       "nimble run: error: --tolerance: \"nan\" is not a number from 0 on; see nimble run "
+       "--help\n"},
+      {"bench " + path_ + " --min-time -1",
+       "nimble bench: error: --min-time: \"-1\" is not a number from 0 on; see nimble bench "
+       "--help\n"},
+      // Nothing that steers a terminal.
+      {"run " + path_ + " \"$(printf 'a\\033b')\"",
+       "nimble run: error: unexpected argument \"a?b\"; see nimble run --help\n"},
   };
   for (const auto& [arguments, message] : cases) {
     const CommandResult wrong = run("nimble " + arguments);
@@ -542,6 +562,8 @@ TEST_F(ToolsTest, BenchDerivesDimsAndAddsListsUp) {
   fails("--shapes n=2 --set n=3", "--set fixes n");
   fails("--set n=2 --set n=3", "n is given twice");
   fails("-i y=zeros:3", "add --set \"n=1\"");
+  fails("-i x=zeros:3 --shapes n=2", "input x: its dim n is 3, not 2 as --shapes or --set says");
+  fails("--set n=999999999999", "a tensor of shape (999999999999) takes more than 1 TiB");
   fails("-i z=zeros:3 --set n=1", "no input z");
 }
 
@@ -557,7 +579,8 @@ entry "main" f0 { input "x" f32 ["n", "m"] [-1, -1] output "y" f32 ["n", "m"] [-
   EXPECT_THAT(run(command + " -i 'x=[[nanny]]'").out, HasSubstr("is not a tensor"));
   EXPECT_THAT(run(command + " -i 'x=[[\"inf\"]]'").out, HasSubstr("is not a tensor"));
   // Without its input the run would fail: the unknown output is found before.
-  EXPECT_THAT(run(command + " --expect z=@none.npy").out, HasSubstr("there is no output z"));
+  EXPECT_THAT(run(command + " --expect z=@none.npy").out,
+              HasSubstr("there is no output z; the outputs are y"));
 }
 
 TEST_F(ToolsTest, ExplainTakesInputsAndRefusesUnknownKernels) {

@@ -383,9 +383,11 @@ TEST_F(LaunchGroupRules, SumsOfStepsBeginInThem) {
   };
   const std::vector<StmtRef> product = {dot(), group_commit(), group_wait(0), stored()};
   EXPECT_THAT(fault(ready(), product), HasSubstr("a step writes sum, which was made ready"));
+  // Nor may those that begin in the step, as yet.
   std::vector<StmtRef> whole = {zero(), group_fence()};
   whole.insert(whole.end(), product.begin(), product.end());
-  EXPECT_EQ(fault({copies(), async_wait(0), proxy_fence(), meet()}, whole), "");
+  EXPECT_THAT(fault({copies(), async_wait(0), proxy_fence(), meet()}, whole),
+              HasSubstr("a fence of a group in a function with steps of the whole grid"));
 }
 
 // Shared memory begins where the widest swizzle of its buffers may.

@@ -175,18 +175,24 @@ TEST(QuantisedKernels, RoundRowsGroupByGroup) {
   }
 }
 
-// Every policy that rounds to bytes is off by what its own steps say, no less and no more.
-TEST(QuantisedKernels, RangesOfBytesDecideTheError) {
-  const int64_t k = 256, n = 20, rows = 9;
-  std::vector<float> weights, values;
-  for (int64_t i = 0; i < k * n; ++i) weights.push_back(std::sin(static_cast<float>(i)));
-  for (int64_t i = 0; i < rows * k; ++i) values.push_back(std::cos(static_cast<float>(i * i)));
+// x (s, k) times a constant matrix (k, n).
+ir::Module product_of(int64_t k, int64_t n, const std::vector<float>& weights) {
   const ir::VarRef x = ir::make_var("x", ir::tensor_type({ir::Dim::symbol("s"), k}, DType::kF32));
   ir::BlockBuilder body;
   const ir::VarRef y = body.call(
       "matmul", {ir::Atom(x), ir::Atom::of(ir::Tensor::of(DType::kF32, {k, n}, weights))}, {}, "y");
   ir::Module m;
   m.set("main", ir::make_function_of({x}, body.finish(y)));
+  return m;
+}
+
+// Every policy that rounds to bytes is off by what its own steps say, no less and no more.
+TEST(QuantisedKernels, RangesOfBytesDecideTheError) {
+  const int64_t k = 256, n = 20, rows = 9;
+  std::vector<float> weights, values;
+  for (int64_t i = 0; i < k * n; ++i) weights.push_back(std::sin(static_cast<float>(i)));
+  for (int64_t i = 0; i < rows * k; ++i) values.push_back(std::cos(static_cast<float>(i * i)));
+  const ir::Module m = product_of(k, n, weights);
   const ir::TensorRef in = ir::Tensor::of(DType::kF32, {rows, k}, values);
   for (const passes::Precision policy :
        {passes::Precision::kInt8, passes::Precision::kInt8Reduced}) {
@@ -223,12 +229,7 @@ TEST(QuantisedKernels, ScanAndQuantiseRowsAtOnce) {
   const int64_t k = 48, n = 20;
   std::vector<float> weights;
   for (int64_t i = 0; i < k * n; ++i) weights.push_back(std::sin(static_cast<float>(i)));
-  const ir::VarRef x = ir::make_var("x", ir::tensor_type({ir::Dim::symbol("s"), k}, DType::kF32));
-  ir::BlockBuilder body;
-  const ir::VarRef y = body.call(
-      "matmul", {ir::Atom(x), ir::Atom::of(ir::Tensor::of(DType::kF32, {k, n}, weights))}, {}, "y");
-  ir::Module m;
-  m.set("main", ir::make_function_of({x}, body.finish(y)));
+  const ir::Module m = product_of(k, n, weights);
   Configuration c{"default"};
   c.precision = passes::Precision::kInt8;
   Compiled model(m, c);

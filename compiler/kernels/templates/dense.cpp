@@ -316,7 +316,9 @@ class DenseLowering {
     product.rhs = converted ? converted_ : p_.rhs;
     const Dim first_row = widened_ ? Dim::symbol("block_row") : Dim(0);
     product.lhs_index = [&](const Dim& r, const Dim& k) {
-      return (tiles_.row_of(t, r) - first_row) * p_.k + (k0 + k) * p_.group;
+      const Dim row = tiles_.row_of(t, r) - first_row;
+      if (p_.rounded) return p_.rounded->place(row, Dim::symbol("kb")) + k * p_.group;
+      return row * p_.k + (k0 + k) * p_.group;
     };
     if (p_.k % p_.group != 0) {  // the last group of a row ends where the next row begins
       product.lhs_valid = [&](const Dim& k) { return p_.k - (k0 + k) * p_.group; };

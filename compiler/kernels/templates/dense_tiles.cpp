@@ -40,10 +40,11 @@ std::optional<Dense> analyse(const Workload& w, const TargetInfo& t) {
   if (!p.matmul.rounded) return p;
   // The groups of a row are pieces of k.
   p.rounded = p.matmul.rounded;
-  const int64_t group = p.rounded->form.group;
-  p.depth = group;
+  p.depth = p.pitch = p.rounded->form.group;
   p.taps = {p.rounded->form.groups(), 1};
-  p.lhs_at = [group](const Dim&, const Dim&, const Dim& i, const Dim&) { return i * group; };
+  p.lhs_at = [rounded = *p.rounded](const Dim&, const Dim&, const Dim& i, const Dim&) {
+    return rounded.place(0, i);
+  };
   p.ahead = p.rounded->round();
   p.scratch = p.rounded->scratch();
   return p;

@@ -46,10 +46,12 @@ RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRe
   return r;
 }
 
-// Groups lie one behind the other, from row to row as within one.
+// In x groups lie one behind the other, from row to row as within one.
 std::vector<StmtRef> RoundedRows::round() const {
-  const Dim item = Dim::symbol("x_g"), i = Dim::symbol("x_i"), j = Dim::symbol("x_j");
-  const Dim first = item * form.group;
+  const Dim number = Dim::symbol("x_g"), i = Dim::symbol("x_i"), j = Dim::symbol("x_j");
+  const Dim first = number * form.group;
+  const Dim row = ir::floordiv(number, form.groups()), of_row = number - row * form.groups();
+  const Dim at = Dim::symbol("x_at");
   const auto whole = static_cast<float>(form.steps);
   const auto constant = [](double v, int width) { return kb::number(DType::kF32, v, width); };
   const auto scalar = [](const char* name) { return kb::local(name, DType::kF32, 1); };
@@ -70,12 +72,14 @@ std::vector<StmtRef> RoundedRows::round() const {
   const ValueRef clipped =
       kb::min(constant(whole, lanes),
               kb::max(constant(0, lanes), kb::unary(kir::UnaryOp::kRound, steps_up)));
-  StmtRef quantise = kb::seq({kb::let("x_v", kb::load(x, first + j, lanes)),
-                              kb::store(values, first + j, kb::cast(values->dtype, clipped))});
+  StmtRef quantise =
+      kb::seq({kb::let("x_v", kb::load(x, first + j, lanes)),
+               kb::store(values, at * form.group + j, kb::cast(values->dtype, clipped))});
   const auto reduced = [&](BinaryOp op, int number) {
     return kb::reduce(op, kb::reg(extremes, number));
   };
   std::vector<StmtRef> group = {
+      kb::let_index("x_at", kb::index(item(row, of_row))),
       set(kMost, kb::load(x, first, lanes)),
       set(kLeast, kb::load(x, first, lanes)),
       set(kPoison, constant(0, lanes)),
@@ -86,17 +90,17 @@ std::vector<StmtRef> RoundedRows::round() const {
       kb::let("x_range", kb::max(kb::sub(scalar("x_most"), scalar("x_least")),
                                  constant(ir::Groupwise::kLeastRange, 1))),
       kb::let("x_inverse", kb::div(constant(whole, 1), scalar("x_range"))),
-      kb::store(steps, item,
+      kb::store(steps, at,
                 kb::add(kb::mul(scalar("x_range"), constant(1 / whole, 1)), scalar("x_poison"))),
-      kb::store(least, item, scalar("x_least")),
+      kb::store(least, at, scalar("x_least")),
       kb::loop(LoopKind::kSerial, "x_j", 0, form.group, std::move(quantise), lanes),
   };
   // A loop that threads share would say that no more of them than it has iterations have something
   // to do.
   const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
   const Dim items = rows * form.groups(), begin = Dim::symbol("x_begin");
-  const auto edge = [&](const Dim& number) {
-    return kb::index(ir::floordiv(items * number, threads));
+  const auto edge = [&](const Dim& share) {
+    return kb::index(ir::floordiv(items * share, threads));
   };
   return {kb::let_index("x_begin", edge(thread)), kb::let_index("x_end", edge(thread + 1)),
           kb::loop(LoopKind::kSerial, "x_g", begin, Dim::symbol("x_end") - begin,
@@ -116,7 +120,7 @@ void RoundedRows::name_columns(const Dim& group, const Dim& column, int vectors,
 
 void RoundedRows::name_row(const Dim& group, const Dim& row, int width, const std::string& prefix,
                            std::vector<StmtRef>& out) const {
-  const Dim at = row * form.groups() + group;
+  const Dim at = item(row, group);
   out.push_back(kb::let(prefix + "step", kb::broadcast(kb::load(steps, at), width)));
   out.push_back(kb::let(prefix + "least", kb::broadcast(kb::load(least, at), width)));
 }

@@ -17,7 +17,10 @@ struct RoundedRows {
   kir::Dim rows;
   kir::BufferRef x, scales, sums;  // operands
   // Scratch of all threads: the rows in bytes, or in i16 (fragment_of), and of each group of a
-  // row its step and its least element, row by row.
+  // row its step and its least element. A group's rows stand one behind the other, and its steps:
+  // a product goes through all rows of a group before the next, and what is read in its order is
+  // fetched ahead; rows as they come are powers of two apart, or nearly, and share a few sets of
+  // L1.
   kir::BufferRef values, steps, least;
   kir::BufferRef extremes;  // registers of a group: what is largest, what is least, any NaN
   int lanes = 1;            // that are rounded at a time
@@ -29,6 +32,10 @@ struct RoundedRows {
   // For the operands of so many rows, on vectors of the target.
   static RoundedRows of(const ir::Groupwise& form, const kir::Dim& rows, kir::BufferRef x,
                         kir::BufferRef scales, kir::BufferRef sums, const TargetInfo& t);
+  // Where a group of a row stands in `values`; the distance of two rows is form.group.
+  kir::Dim place(const kir::Dim& row, const kir::Dim& group) const {
+    return item(row, group) * form.group;
+  }
   std::vector<kir::BufferRef> scratch() const { return {values, steps, least}; }
 
   // Rounds all rows, each thread a share of their groups, and waits for the others. Nothing else of
@@ -45,6 +52,10 @@ struct RoundedRows {
   // the names of these prefixes.
   static kir::ValueRef added(kir::ValueRef sum, kir::ValueRef total, int v, int width,
                              const std::string& columns, const std::string& row);
+
+ private:
+  // Where a group of a row stands in `steps` and `least`.
+  kir::Dim item(const kir::Dim& row, const kir::Dim& group) const { return group * rows + row; }
 };
 
 }  // namespace nimble::kernels

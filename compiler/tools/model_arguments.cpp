@@ -5,6 +5,7 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/targets.h"
 #include "compiler/tuned/policy_class.h"
+#include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
 #include "vm/base/printable.h"
@@ -146,6 +147,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
          "as --db mine.db --db shipped.db, the first that has exact records of a workload, or\n"
          "an override, serves it")
       ->allow_extra_args(false)
+      ->check(read_by(db::require_place))
       ->type_name("FILE|URL")
       ->envname("NIMBLE_DB");
   app.add_option(

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "db/store/place.h"
 #include "gui/view/headless.h"
 #include "gui/view/main_window.h"
 #include "gui/view/theme.h"
@@ -61,6 +62,7 @@ int run(int argc, char** argv) {
   std::string size = "1200x800", theme;
   bool list = false;
   CLI::Option* db = app.add_option("--db", request.place.place, "The database, a file or a URL")
+                        ->check(read_by(db::require_place))
                         ->envname("NIMBLE_DB")
                         ->type_name("FILE|URL");
   app.add_flag("--read-only", request.place.read_only, "Change nothing in it");

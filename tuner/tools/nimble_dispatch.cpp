@@ -10,6 +10,7 @@
 
 #include "db/store/identifier.h"
 #include "db/store/pages.h"
+#include "db/store/place.h"
 #include "tuner/tools/dispatch_report.h"
 #include "tuner/tools/dispatch_shapes.h"
 #include "tuner/tools/dispatch_verify.h"
@@ -424,6 +425,7 @@ int run(int argc, char** argv) {
   const auto command = [&](const char* name, const char* description) {
     CLI::App* sub = app.add_subcommand(name, description);
     sub->add_option("--db", a.database, "The database, a file or a URL")
+        ->check(read_by(db::require_place))
         ->envname("NIMBLE_DB")
         ->required();
     return sub;

@@ -207,6 +207,7 @@ int run(int argc, char** argv) {
   Format format = Format::kTable;
   arguments.add_model(app, options);
   app.add_option("--db", options.database, "The database, a file or a URL; made if it is missing")
+      ->check(read_by(db::require_place))
       ->envname("NIMBLE_DB")
       ->required();
   arguments.add_campaign(app, options);

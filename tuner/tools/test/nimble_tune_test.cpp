@@ -39,6 +39,13 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
     EXPECT_EQ(wrong.exit_code, 2) << arguments;
     EXPECT_EQ(wrong.out.find(std::string("nimble tune: error: ") + message), 0u) << wrong.out;
   }
+  const CommandResult other =
+      run_command(fmt::format("{} {} --db mysql://me:secret@host/db", NIMBLE_TUNE_PROGRAM, model));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(other.out.find("nimble tune: error: --db: mysql://me@host/db: nimble has no databases "
+                           "at mysql://; name a file by its path, or a server's database as "),
+            0u)
+      << other.out;
   const CommandResult twice = run("--fix n=1 --fix n=2");
   EXPECT_EQ(twice.exit_code, 1);
   EXPECT_NE(twice.out.find("--fix n=2: n has a value already"), std::string::npos) << twice.out;

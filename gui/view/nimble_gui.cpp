@@ -72,10 +72,14 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "List the windows and end");
   CLI::Option* to_export =
       app.add_option("--export", request.view, "Write this window to --output and end")
+          ->check(read_by(view_named))
           ->type_name("VIEW")
           ->needs(db);
   CLI::Option* output = app.add_option("--output", request.output,
                                        "The file; its ending .csv, .json, .png or .svg decides")
+                            ->check(read_by([](const std::string& file) {
+                              require_export_format(QString::fromStdString(file));
+                            }))
                             ->type_name("FILE")
                             ->needs(to_export);
   to_export->needs(output);

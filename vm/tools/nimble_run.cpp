@@ -19,6 +19,7 @@
 #include "vm/base/file.h"
 #include "vm/base/npy.h"
 #include "vm/base/printable.h"
+#include "vm/tools/argument_forms.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
@@ -303,9 +304,7 @@ int main_of(int argc, char** argv) {
   app.add_option("MODEL", o.model, "The .nimble file")->required();
   app.add_option("-i,--input", o.inputs, "An input, as above; once per input")
       ->type_name("INPUT")
-      ->check(read_by([](const std::string& text) {
-        if (!text.starts_with("@")) split_assignment(text, "--input");
-      }));
+      ->check(input_form());
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
   app.add_option(
          "-o,--output-dir", o.output_dir,
@@ -335,7 +334,8 @@ int main_of(int argc, char** argv) {
                "Run again, and once more on one thread, and compare the results");
   app.add_option("--expect", o.expected,
                  "NAME=@FILE.npy, or NAME=@FILE.txt with a value, that an output must equal;\nexit "
-                 "code 3 if not");
+                 "code 3 if not")
+      ->check(assignment_form("--expect"));
   app.add_option("--tolerance", o.tolerance,
                  "For --verify and --expect: absolute up to 1, relative above")
       ->check(number_from_zero())

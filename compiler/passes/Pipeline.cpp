@@ -141,7 +141,9 @@ std::string names_of(Predicate is_wanted) {
   return names;
 }
 
-void check_names(const PipelineOptions& options) {
+}  // namespace
+
+void check_pass_names(const PipelineOptions& options) {
   auto known = [&](const std::string& name) {
     if (pass_of(options, name)) return;
     throw Error(Status::kInvalidArgument, "pass " + name, "there is no such pass",
@@ -158,6 +160,8 @@ void check_names(const PipelineOptions& options) {
   for (const std::string& p : options.print_after)
     if (p != "all") known(p);
 }
+
+namespace {
 
 // Whether every variable has a type: a pass may leave new ones to the next inference.
 bool is_typed(const ir::Module& m) {
@@ -232,7 +236,7 @@ std::string command_options(const PipelineOptions& options, size_t first_pass,
 
 ir::Module run_pipeline(ir::Module m, PassContext& context, const PipelineOptions& options,
                         std::vector<PassTiming>* timings) {
-  check_names(options);
+  check_pass_names(options);
   bool planned = false;
   for (size_t i = 0; i < options.passes.size(); ++i) {
     const std::string& name = options.passes[i];

@@ -28,6 +28,9 @@ struct PipelineOptions {
 std::string command_options(const PipelineOptions& options, size_t first_pass,
                             const PassContext& context);
 
+// Error(kInvalidArgument) if they name a pass that there is not, or leave one out that may not be.
+void check_pass_names(const PipelineOptions& options);
+
 struct PassTiming {
   std::string pass;
   double milliseconds;

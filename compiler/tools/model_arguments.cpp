@@ -5,6 +5,7 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/tools/targets.h"
 #include "compiler/tuned/policy_class.h"
+#include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
 #include "vm/base/printable.h"
@@ -46,12 +47,13 @@ void add_import_arguments(CLI::App& app, frontend::ImportOptions& options) {
                  "grow in place (docs/decoding.md): greedy or sample")
       ->check(CLI::IsMember({"greedy", "sample"}));
   app.add_option_function<std::vector<std::string>>(
-      "--decode-state",
-      [&o](const std::vector<std::string>& texts) {
-        for (const std::string& t : texts) o.states.push_back(frontend::parse_state(t));
-      },
-      "Which input is an output of the step before: INPUT=OUTPUT, with one * on each side or\n"
-      "none (default: past_key_values.*=present.* and the like)");
+         "--decode-state",
+         [&o](const std::vector<std::string>& texts) {
+           for (const std::string& t : texts) o.states.push_back(frontend::parse_state(t));
+         },
+         "Which input is an output of the step before: INPUT=OUTPUT, with one * on each side or\n"
+         "none (default: past_key_values.*=present.* and the like)")
+      ->check(read_by(frontend::parse_state));
   app.add_option("--decode-end", o.end_token, "The token that ends a sequence (default: none)")
       ->check(number_from_zero());
   app.add_option("--decode-context", o.context,
@@ -146,6 +148,7 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
          "as --db mine.db --db shipped.db, the first that has exact records of a workload, or\n"
          "an override, serves it")
       ->allow_extra_args(false)
+      ->check(read_by(db::require_place))
       ->type_name("FILE|URL")
       ->envname("NIMBLE_DB");
   app.add_option(
@@ -164,7 +167,12 @@ void add_model_arguments(CLI::App& app, ModelArguments& a, bool required) {
       ->check(CLI::IsMember(classes))
       ->capture_default_str();
   app.add_option("--disable-pass,--disable", a.disabled,
-                 "Leave a pass out (may be given more than once)");
+                 "Leave a pass out (may be given more than once)")
+      ->check(read_by([](const std::string& name) {
+        passes::PipelineOptions options;
+        options.disabled = {name};
+        passes::check_pass_names(options);
+      }));
   app.add_option("--crash-dir", a.crash_folder,
                  "Where a crash leaves its reproducer ('': nowhere); default: the environment's "
                  "NIMBLE_CRASH_DIR, else this folder");
@@ -184,7 +192,11 @@ std::pair<std::string, kernels::Config> parse_knobs(const std::string& text) {
   if (equals == 0 || equals == std::string::npos)
     throw Error(Status::kInvalidArgument, printable(text), "is not TEMPLATE=JSON",
                 "write gpu_matmul={\"block_rows\":32}");
-  return {text.substr(0, equals), kernels::config_from_json(text.substr(equals + 1))};
+  try {
+    return {text.substr(0, equals), kernels::config_from_json(text.substr(equals + 1))};
+  } catch (const Error& e) {  // of a record it would be damage; here somebody mistyped it
+    throw Error(Status::kInvalidArgument, printable(text), e.problem(), e.remedy());
+  }
 }
 
 }  // namespace nimble::tools

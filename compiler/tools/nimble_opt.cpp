@@ -132,9 +132,19 @@ std::optional<int> parse(std::vector<std::string> words, Options* o) {
   CLI::App app(kAbout, "nimble opt");
   tools::add_model_arguments(app, o->model);
   app.get_option("MODEL")->required(false);
-  auto* passes = app.add_option("--passes", o->passes, "Comma-separated passes, in order");
+  auto* passes = app.add_option("--passes", o->passes, "Comma-separated passes, in order")
+                     ->check(read_by([](const std::string& text) {
+                       passes::PipelineOptions options;
+                       options.passes = tools::split(text);
+                       passes::check_pass_names(options);
+                     }));
   app.add_option("--print-after", o->print_after,
-                 "Print the IR on stderr after a pass ('all': after each)");
+                 "Print the IR on stderr after a pass ('all': after each)")
+      ->check(read_by([](const std::string& name) {
+        passes::PipelineOptions options;
+        options.print_after = {name};
+        passes::check_pass_names(options);
+      }));
   app.add_option("-o,--output", o->output, "Write text IR (and its constants) here (-: on stdout)");
   app.add_flag("--verify", o->verify, "Run the IR verifier after each pass");
   app.add_flag("--no-fusion", o->no_fusion, "Let the pass fuse give each operator its own kernel");

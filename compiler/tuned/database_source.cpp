@@ -22,6 +22,7 @@
 #include "compiler/tuned/tuned.h"
 #include "db/store/host_records.h"
 #include "vm/base/printable.h"
+#include "vm/base/text_table.h"
 #include "vm/executable/dispatch_json.h"
 
 namespace nimble::tuned {
@@ -214,9 +215,9 @@ class DatabaseSource : public TunedSource {
         if (t.status == db::TableStatus::kActive) continue;
         const std::string name = t.uuid.substr(0, 8);
         return fmt::format(
-            "table {} is stored, not active: nimble dispatch show {} tells what it was compared "
-            "with, nimble dispatch activate {} uses it",
-            name, name, name);
+            "table {0} is stored, not active: nimble dispatch show {0} --db {1} tells what it was "
+            "compared with, nimble dispatch activate {0} --db {1} uses it",
+            name, shell_word(store_->path()));
       }
     return "no table: tuning kept the default schedule, or its budget ended first; a larger one "
            "goes on";

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "db/store/place.h"
 #include "vm/base/error.h"
 
 namespace nimble::db {
@@ -60,6 +61,7 @@ std::string folder_of(const std::string& path) {
 }
 
 void check_database_place(const std::string& path, bool create, bool read_only) {
+  require_place(path);
   if (path.empty())
     throw Error(Status::kInvalidArgument, "database", "no file is named", "give --db FILE");
   const std::string folder = folder_of(path);
@@ -111,6 +113,7 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 void check_export_place(const std::string& file, const std::string& database, bool overwrite) {
+  require_place(file);
   struct stat info;
   const std::string folder = folder_of(file);
   if (stat(folder.c_str(), &info) != 0)

@@ -9,6 +9,10 @@ namespace nimble::db {
 // Whether `place` names a PostgreSQL database ("postgresql://…", "postgres://…") and no file.
 bool names_server(std::string_view place);
 
+// Error(kInvalidArgument) if `place` is a URL of anything else ("mysql://host/db"): a file of such
+// a name is rather a slip. "./mysql://…" is a file.
+void require_place(std::string_view place);
+
 // The place as messages, logs and commands may tell it: a URL without passwords. What remains of a
 // well-formed one names the same database; of one with stray characters more than the password may
 // be missing, never less.

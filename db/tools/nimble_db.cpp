@@ -147,6 +147,7 @@ ImportReport import_text_records(const Arguments& args) {
 }
 
 int import(const Arguments& args) {
+  require_place(args.file);
   const bool text = args.is_t4 || (!names_server(args.file) && is_text_export(args.file));
   if (!names_server(args.file) && !text) check_database_place(args.file, false, true);
   const ImportReport report = text ? import_text_records(args) : import_database(args, args.file);
@@ -249,6 +250,7 @@ CLI::App* add_command(CLI::App& app, Arguments& args, const char* name, const ch
   CLI::App* sub = app.add_subcommand(name, description);
   sub->add_option("--db", args.db, "The database: a file, or a URL of PostgreSQL")
       ->required()
+      ->check(read_by(require_place))
       ->envname("NIMBLE_DB")
       ->type_name("FILE|URL");
   add_format(*sub, &args.format);

@@ -93,20 +93,22 @@ void settle(const Session& session, const std::function<bool()>& waiting) {
   }
 }
 
+const ViewInfo& view_named(const std::string& name) {
+  if (const ViewInfo* info = find_view(name)) return *info;
+  std::string names;
+  for (const ViewInfo& v : views()) names += (names.empty() ? "" : ", ") + std::string(v.name);
+  throw Error(Status::kInvalidArgument, name, "there is no such window", "one of " + names);
+}
+
 void run_export(const ExportRequest& request) {
-  const ViewInfo* info = find_view(request.view);
-  if (!info) {
-    std::string names;
-    for (const ViewInfo& v : views()) names += (names.empty() ? "" : ", ") + std::string(v.name);
-    throw Error(Status::kNotFound, request.view, "there is no such window", "one of " + names);
-  }
+  const ViewInfo& info = view_named(request.view);
   const std::unique_ptr<Reader> reader = Reader::open(request.place);
   const Choice choice = resolve(request.choice, *reader);
   Session session;
   Selection selection;
   WorkloadModel workload(session, selection);
   Context context{session, selection, workload};
-  const std::unique_ptr<View> view(info->make(*info, context));
+  const std::unique_ptr<View> view(info.make(info, context));
   view->setAttribute(Qt::WA_DontShowOnScreen);
   view->resize(request.picture.size);
   view->show();

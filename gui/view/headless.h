@@ -10,6 +10,8 @@
 
 namespace nimble::gui {
 
+struct ViewInfo;
+
 struct ExportRequest {
   DatabasePlace place;
   std::string view, output;
@@ -19,8 +21,12 @@ struct ExportRequest {
   PictureOptions picture;
 };
 
-// Throws Error: kNotFound for a view, workload, … that there is none of, kInvalidArgument for a
-// beginning that several have, and what opening and writing throw.
+// The window of this name. Error(kInvalidArgument) if there is none.
+const ViewInfo& view_named(const std::string& name);
+
+// Throws Error: kNotFound for a workload, … that there is none of, kInvalidArgument for a beginning
+// that several have, as view_named and require_export_format do, and what opening and writing
+// throw.
 void run_export(const ExportRequest& request);
 
 // Handles events until nothing is asked any more and no window waits.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "db/store/place.h"
 #include "gui/view/headless.h"
 #include "gui/view/main_window.h"
 #include "gui/view/theme.h"
@@ -61,6 +62,7 @@ int run(int argc, char** argv) {
   std::string size = "1200x800", theme;
   bool list = false;
   CLI::Option* db = app.add_option("--db", request.place.place, "The database, a file or a URL")
+                        ->check(read_by(db::require_place))
                         ->envname("NIMBLE_DB")
                         ->type_name("FILE|URL");
   app.add_flag("--read-only", request.place.read_only, "Change nothing in it");
@@ -70,10 +72,14 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "List the windows and end");
   CLI::Option* to_export =
       app.add_option("--export", request.view, "Write this window to --output and end")
+          ->check(read_by(view_named))
           ->type_name("VIEW")
           ->needs(db);
   CLI::Option* output = app.add_option("--output", request.output,
                                        "The file; its ending .csv, .json, .png or .svg decides")
+                            ->check(read_by([](const std::string& file) {
+                              require_export_format(QString::fromStdString(file));
+                            }))
                             ->type_name("FILE")
                             ->needs(to_export);
   to_export->needs(output);

@@ -55,11 +55,15 @@ QStringList export_formats() {
           QStringLiteral("svg")};
 }
 
-void export_view(View& view, const QString& path, const PictureOptions& options) {
-  const QString format = QFileInfo(path).suffix().toLower();
-  if (!export_formats().contains(format))
+void require_export_format(const QString& path) {
+  if (!export_formats().contains(QFileInfo(path).suffix().toLower()))
     throw Error(Status::kInvalidArgument, path.toStdString(), "names no format that is known",
                 "end it with .csv, .json, .png or .svg");
+}
+
+void export_view(View& view, const QString& path, const PictureOptions& options) {
+  require_export_format(path);
+  const QString format = QFileInfo(path).suffix().toLower();
   write_file(path, format == QLatin1String("csv")    ? csv_of(view.table())
                    : format == QLatin1String("json") ? json_of(view.table())
                    : format == QLatin1String("png")  ? png_of(view, options)

@@ -16,6 +16,9 @@ struct PictureOptions {
 
 QStringList export_formats();  // "csv", "json", "png", "svg"
 
+// Error(kInvalidArgument) if the ending of `path` is none of them.
+void require_export_format(const QString& path);
+
 // Writes the window to `path`, whose ending tells the format. Throws Error: kInvalidArgument for an
 // ending that is none of them, kIo.
 void export_view(View& view, const QString& path, const PictureOptions& options = {});

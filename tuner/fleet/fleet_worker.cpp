@@ -127,7 +127,7 @@ class FleetWorker {
 
   // What is held while it claims and measures.
   struct Turn {
-    std::unique_ptr<MachineLock> card, machine;
+    std::unique_ptr<MachineLock> card, slot, machine;
   };
 
   Turn take_turn() {
@@ -136,10 +136,17 @@ class FleetWorker {
           device, "worker of " + db::printable_place(options_.database), cancel_,
           [&](const std::string& holder) { say_("waiting: " + holder); }, hold);
     };
-    if (!options_.gpu) return {nullptr, take(options_.device, Hold::kAlone)};
-    // The card first: nobody else waits for the machine while this one waits for its card.
     Turn turn;
-    turn.card = take("gpu-" + options_.gpu->slot, Hold::kAlone);
+    if (!options_.gpu) {
+      turn.machine = take(options_.device, Hold::kAlone);
+      return turn;
+    }
+    // The card first: nobody else waits for the machine while this one waits for its card. It goes
+    // by its name in the world, since containers and virtual machines number slots as they like,
+    // and by its slot, which parts of one card (MIG) have in common. All take them in this order.
+    if (const std::string& uuid = options_.gpu->uuid; !uuid.empty())
+      turn.card = take("gpu-" + uuid, Hold::kAlone);
+    turn.slot = take("gpu-" + options_.gpu->slot, Hold::kAlone);
     turn.machine = take(options_.device, Hold::kBesideOthers);
     return turn;
   }

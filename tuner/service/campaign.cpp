@@ -13,6 +13,7 @@
 #include "tuner/service/jobs.h"
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
+#include "tuner/service/stored_report.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
@@ -59,15 +60,21 @@ class Driver {
       prepare();
     }
     open_campaign();
-    if (report_.nothing_to_do) {
-      reports_of_finished();
-      return report_;
-    }
+    if (report_.nothing_to_do) return report_of_finished();
     const CampaignFiles files(options_.database, *store_, campaign_.uuid);
     const CampaignLock lock(*store_, files.lock, campaign_.uuid);
     take_campaign();
     WorkCache cache(files.work);
     release_dead(*store_, campaign_.uuid);
+    const double end_s =
+        report_.budget_s - std::min(kReserveSeconds, kReserveShare * report_.budget_s);
+    // It was interrupted when its time was over: nothing more can come of it.
+    if (report_.resumed && report_.consumed_s >= end_s) {
+      cache.clear();
+      store_->set_campaign_state(campaign_.uuid, db::CampaignState::kFinished);
+      report_.nothing_to_do = true;
+      return report_of_finished();
+    }
     ProgressMeter meter({options_.database, campaign_.uuid, report_.budget_s, campaign_.consumed_s,
                          !options_.quiet, start});
     Runner runner(runner_options(options_, on_.target, cancel_));
@@ -81,7 +88,7 @@ class Driver {
     const std::unique_ptr<std::vector<std::unique_ptr<TaskRun>>, decltype(end_runs)> running(
         &runs_, end_runs);
     context.search_end = options_.search_end;
-    context.end_s = report_.budget_s - std::min(kReserveSeconds, kReserveShare * report_.budget_s);
+    context.end_s = end_s;
     for (const std::string& s : report_.skipped) meter.note("skipped " + s);
     try {
       baselines(context);
@@ -190,31 +197,28 @@ class Driver {
     report_.consumed_s = campaign_.consumed_s;
   }
 
-  // The tables that the finished campaign left.
-  void reports_of_finished() {
+  // What the campaign left, the hottest first.
+  CampaignReport report_of_finished() {
+    std::map<db::Hash, db::Task> rows;
+    for (db::Task& row : store_->tasks(campaign_.uuid)) rows.emplace(row.workload, std::move(row));
     for (const TuningTask& t : tasks_)
       for (int64_t threads : threads_) {
-        TaskReport r;
-        r.label = t.label;
-        r.threads = threads;
-        r.calls = t.calls;
-        r.workload = db::key_of(tuned::workload_record(t.workload(), on_.target, threads));
         // Of this toolchain: another's may be active beside it.
         db::NewDispatchTable slot;
-        slot.workload = r.workload;
+        slot.workload = db::key_of(tuned::workload_record(t.workload(), on_.target, threads));
         slot.hardware = hardware_;
         slot.toolchain = toolchain_;
         slot.policy = db::key_of(policy_record(policy_, threads));
-        if (const std::optional<db::Uuid> active = store_->active_in_slot(slot)) {
-          const db::DispatchTable table = *store_->table(*active);
-          r.table = table.uuid;
-          r.entries = table.entries.size();
-          for (const db::DispatchEntry& e : table.entries)
-            r.regret = std::max(r.regret, e.regret.value_or(0));
-        }
-        if (!r.table) r.note = "keeps the default schedule";
+        const auto row = rows.find(slot.workload);
+        TaskReport r = stored_report(*store_, campaign_.uuid, slot,
+                                     row == rows.end() ? nullptr : &row->second);
+        r.label = t.label;
+        r.threads = threads;
+        r.calls = t.calls;
         report_.tasks.push_back(std::move(r));
       }
+    std::ranges::stable_sort(report_.tasks, std::ranges::greater{}, &TaskReport::share);
+    return std::move(report_);
   }
 
   // Measures the defaults and sorts the tasks by their share of the model's time.

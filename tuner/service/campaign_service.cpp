@@ -414,9 +414,10 @@ void CampaignService::make_table(size_t t) {
                                     shared_.campaign.key.hardware, shared_.toolchain)
                              .make(order);
   task.table = made.uuid;
-  shared_.say(fmt::format(
-      "{}, {} threads: {}", task.task->label, task.threads,
-      made.inactive.empty() ? "table " + made.uuid.substr(0, 8) + " is active" : made.inactive));
+  shared_.say(fmt::format("{}, {} threads: {}", task.task->label, task.threads,
+                          made.inactive.empty()
+                              ? "table " + made.uuid.substr(0, 8) + " is active"
+                              : made.inactive + how_to_activate(made.uuid, shared_.store.path())));
 }
 
 }  // namespace nimble::tuner

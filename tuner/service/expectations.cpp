@@ -8,7 +8,8 @@
 namespace nimble::tuner {
 
 std::string Expectations::key(size_t point) const {
-  return cache_.key(fmt::format("expected {}", kDataVersion), records_.shape(point));
+  return cache_.key(fmt::format("expected {} {}", kDataVersion, kFillsVersion),
+                    records_.shape(point));
 }
 
 std::optional<Expectation> Expectations::recall(size_t point) const {

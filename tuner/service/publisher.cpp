@@ -163,7 +163,8 @@ std::optional<std::vector<std::vector<uint8_t>>> Publisher::default_result(size_
 bool Publisher::possible(size_t point) {
   if (cases_.contains(point)) return true;
   if (impossible_.contains(point)) return false;
-  const std::string place = cache_.key(fmt::format("case {}", kDataVersion), records_.shape(point));
+  const std::string place =
+      cache_.key(fmt::format("case {} {}", kDataVersion, kFillsVersion), records_.shape(point));
   if (const std::optional<nlohmann::json> known = cache_.get(place)) {
     const auto hash = known->at("case").get<db::Hash>();
     if (shared_.store.measure_case(hash)) {

@@ -9,6 +9,7 @@
 #include "tuner/service/regret.h"
 #include "tuner/space/space.h"
 #include "vm/base/error.h"
+#include "vm/base/text_table.h"
 #include "vm/executable/dispatch_json.h"
 
 namespace nimble::tuner {
@@ -151,6 +152,11 @@ std::vector<int64_t> TableMaker::tiles_of(const std::vector<db::Hash>& configs) 
   return {tiles.begin(), tiles.end()};
 }
 
+std::string how_to_activate(const db::Uuid& table, const std::string& database) {
+  return fmt::format("; to use it: nimble dispatch activate {} --db {}", table.substr(0, 8),
+                     shell_word(database));
+}
+
 MadeTable TableMaker::make(const TableOrder& order) {
   const TableEvidence& e = order.evidence;
   CrossTable levelled = e.cross;
@@ -174,8 +180,7 @@ MadeTable TableMaker::make(const TableOrder& order) {
       store_.activate(out.uuid, verdict.reason);
     else
       out.inactive =
-          fmt::format("table stored, not active: {}; to use it: nimble dispatch activate {}",
-                      verdict.reason, out.uuid.substr(0, 8));
+          fmt::format("table {} is stored, not active: {}", out.uuid.substr(0, 8), verdict.reason);
   });
   out.record = std::move(record);
   return out;

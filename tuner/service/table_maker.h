@@ -47,8 +47,12 @@ struct MadeTable {
   Table table;
   db::Uuid uuid;
   db::NewDispatchTable record;  // as it was stored
-  std::string inactive;         // why it is a draft, and how it becomes active; empty: it is active
+  std::string inactive;         // its name and why it is a draft; empty: it is active
 };
+
+// What follows the word that a table is not active: the command that makes it so, in this database
+// (as messages may name it), wherever it is copied to.
+std::string how_to_activate(const db::Uuid& table, const std::string& database);
 
 // What became of a draft that was timed beside what it would displace.
 struct TriedDraft {

@@ -52,6 +52,14 @@ void TaskRun::enter(plan::Phase phase) {
   state.vendor = report_.vendor;
   state.no_vendor = report_.no_vendor;
   state.note = report_.remark();
+  if (report_.table) {
+    state.default_ns = report_.default_ns;
+    state.best_ns = report_.best_ns;
+    state.k = static_cast<int64_t>(report_.k);
+    state.regret = report_.regret;
+    state.worst_regret = report_.worst_regret;
+    state.single_regret = report_.single_regret;
+  }
   const Account::Span storing(context_.account, Activity::kStore);
   context_.store.enter_phase(row_, plan::name_of(phase), json_text(state),
                              state.share > 0 ? std::optional(state.share) : std::nullopt);

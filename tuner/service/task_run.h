@@ -70,7 +70,7 @@ struct TaskReport {
   std::optional<double> noise, drift;
   std::optional<db::Uuid> table;
   std::string note;      // "default schedule kept: …"
-  std::string inactive;  // why the table is a draft, and how it becomes active; empty: it is active
+  std::string inactive;  // the table's name and why it is a draft; empty: it is active
   const std::string& remark() const { return note.empty() ? inactive : note; }
 };
 

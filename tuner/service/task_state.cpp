@@ -25,6 +25,13 @@ std::string json_text(const TaskState& s) {
   if (s.vendor) detail["vendor"] = nlohmann::json::parse(db::json_text(*s.vendor));
   if (!s.no_vendor.empty()) detail["no_vendor"] = s.no_vendor;
   if (!s.note.empty()) detail["note"] = s.note;
+  if (s.best_ns > 0)
+    detail["table"] = {{"default_ns", s.default_ns},
+                       {"best_ns", s.best_ns},
+                       {"k", s.k},
+                       {"regret", s.regret},
+                       {"worst_regret", s.worst_regret},
+                       {"single_regret", s.single_regret}};
   return nimble::json_text(detail, -1);
 }
 
@@ -32,10 +39,11 @@ TaskState task_state_from_json(const std::string& detail) {
   TaskState out;
   const auto j = nlohmann::json::parse(detail, nullptr, false);
   if (!j.is_object()) return out;
-  const auto number = [&](const char* name) -> std::optional<double> {
-    const auto at = j.find(name);
-    return at != j.end() && at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
+  const auto number_of = [](const nlohmann::json& of, const char* name) -> std::optional<double> {
+    const auto at = of.find(name);
+    return at != of.end() && at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
   };
+  const auto number = [&](const char* name) { return number_of(j, name); };
   const auto whole = [&](const char* name) -> int64_t {
     const auto at = j.find(name);
     return at != j.end() && at->is_number_integer() ? at->get<int64_t>() : 0;
@@ -67,6 +75,15 @@ TaskState task_state_from_json(const std::string& detail) {
   out.vendor = db::vendor_standing_of(detail);
   out.no_vendor = text("no_vendor").value_or("");
   out.note = text("note").value_or("");
+  if (const auto table = j.find("table"); table != j.end() && table->is_object()) {
+    out.default_ns = number_of(*table, "default_ns").value_or(0);
+    out.best_ns = number_of(*table, "best_ns").value_or(0);
+    out.regret = number_of(*table, "regret").value_or(0);
+    out.worst_regret = number_of(*table, "worst_regret").value_or(0);
+    out.single_regret = number_of(*table, "single_regret").value_or(0);
+    if (const auto k = table->find("k"); k != table->end() && k->is_number_integer())
+      out.k = k->get<int64_t>();
+  }
   return out;
 }
 

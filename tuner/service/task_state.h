@@ -28,6 +28,10 @@ struct TaskState {
   std::string no_vendor;
   std::string note;    // why it has no faster schedule; empty: nothing to say
   int64_t pruned = 0;  // of the failed trials: as of TaskReport
+  // Of the table that was made last, as of TaskReport; best_ns is 0 where none was.
+  double default_ns = 0, best_ns = 0;
+  int64_t k = 0;
+  double regret = 0, worst_regret = 0, single_regret = 0;
 };
 
 std::string json_text(const TaskState& state);

@@ -8,11 +8,13 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/device_number.h"
+#include "vm/base/element.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -21,6 +23,8 @@ namespace {
 using exec::KernelArgument;
 
 constexpr double kMostWork = 9e18;  // flops or bytes: a product of sizes may be any
+constexpr int64_t kAnyI8 = 128;     // in size
+constexpr double kScaledSum = 128;  // of sums that a model's scales make a byte of
 
 int64_t evaluate(const ir::Dim& d, const ModelPoint& at, int64_t otherwise) {
   return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
@@ -38,28 +42,32 @@ int64_t value(const ir::Dim& d, const kernels::Workload& w, const std::vector<in
   });
 }
 
-// The group's calls at one shape, with the operators that they call.
-void visit_calls(const kernels::Workload& w, const std::vector<int64_t>& s,
-                 const std::function<void(const ir::OpInfo&, const ir::CallExtents&)>& visit) {
+// A call of the group at one shape.
+ir::CallExtents extents_of(const ir::Binding& b, const kernels::Workload& w,
+                           const std::vector<int64_t>& s) {
   const auto extents = [&](const ir::Type& t) {
     std::vector<double> out;
     for (const ir::Dim& d : t->dims) out.push_back(static_cast<double>(value(d, w, s)));
     return out;
   };
-  for (const ir::Binding& b : w.group->body->bindings) {
-    const ir::OpInfo* op =
-        b.value->kind == ir::ExprKind::kCall ? ir::find_op(b.value->op) : nullptr;
-    if (!op) continue;
-    ir::CallExtents call{b.value->attrs, {}, 0};
-    for (const ir::Atom& a : b.value->args) call.operands.push_back(extents(ir::type_of(a)));
-    const ir::Type& t = b.var->type;
-    for (const ir::Type& part :
-         t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<ir::Type>{t}) {
-      const std::vector<double> e = extents(part);
-      call.results += std::accumulate(e.begin(), e.end(), 1.0, std::multiplies<>());
-    }
-    visit(*op, call);
+  ir::CallExtents call{b.value->attrs, {}, 0};
+  for (const ir::Atom& a : b.value->args) call.operands.push_back(extents(ir::type_of(a)));
+  const ir::Type& t = b.var->type;
+  for (const ir::Type& part :
+       t->kind == ir::TypeKind::kTuple ? t->elements : std::vector<ir::Type>{t}) {
+    const std::vector<double> e = extents(part);
+    call.results += std::accumulate(e.begin(), e.end(), 1.0, std::multiplies<>());
   }
+  return call;
+}
+
+// The group's calls at one shape, with the operators that they call.
+void visit_calls(const kernels::Workload& w, const std::vector<int64_t>& s,
+                 const std::function<void(const ir::OpInfo&, const ir::CallExtents&)>& visit) {
+  for (const ir::Binding& b : w.group->body->bindings)
+    if (const ir::OpInfo* op =
+            b.value->kind == ir::ExprKind::kCall ? ir::find_op(b.value->op) : nullptr)
+      visit(*op, extents_of(b, w, s));
 }
 
 // The longest sum behind an element that the group computes.
@@ -111,38 +119,108 @@ std::map<size_t, std::vector<ir::Dim>> indices_of(const kernels::Workload& w) {
   return out;
 }
 
-// Parameters that are weights in blocks, or their zero points: all of a byte's bits count.
-std::set<size_t> block_weights_of(const kernels::Workload& w) {
-  std::set<size_t> out;
+bool is_byte(const ir::Atom& a) {
+  const ir::Type t = ir::type_of(a);
+  return t->kind == ir::TypeKind::kTensor && (t->dtype == DType::kI8 || t->dtype == DType::kU8);
+}
+
+// Whether it sums products of bytes in a wider type, as a kernel may do it wrongly: in 16 bits that
+// saturate, or with bytes taken for signed ones that are not, or the other way round.
+bool sums_bytes(const ir::Binding& b) {
+  const ir::Expr& e = *b.value;
+  return ir::traits_of(e).sums && b.var->type->kind == ir::TypeKind::kTensor &&
+         size_of(b.var->type->dtype) > 1 && e.args.size() > 1 && is_byte(e.args[1]);
+}
+
+// What a byte of an operand may be: anything, but of weights what the product promises of them.
+std::pair<double, double> byte_range(const ir::Expr& product, size_t operand) {
+  if (ir::type_of(product.args[operand])->dtype == DType::kU8) return {0, 255};
+  const auto most =
+      operand == 1 ? ir::attr_or<int64_t>(product.attrs, "max_weight", kAnyI8) : kAnyI8;
+  return {static_cast<double>(-most), static_cast<double>(std::min<int64_t>(most, kAnyI8 - 1))};
+}
+
+// How parameters beside such products are filled, so that a result tells whether its sums are
+// right. Bytes have their whole range, those of weights in blocks, of several bits each, among
+// them. Sums of such are large: what multiplies them is as small as a model's scales are, or a
+// result that is rounded to a byte would be the least or the largest whatever its sum is.
+std::map<size_t, Fill> byte_fills(const kernels::Workload& w, const std::vector<int64_t>& symbols) {
+  std::map<const ir::Var*, size_t> parameter;
+  for (size_t i = 0; i < w.group->parameters.size(); ++i)
+    parameter[w.group->parameters[i].get()] = i;
+  std::map<size_t, Fill> out;
+  const auto narrow = [&](const ir::Atom& a, double low, double high) {
+    const auto of = a.is_var() ? parameter.find(a.var.get()) : parameter.end();
+    if (of == parameter.end()) return false;
+    const auto [fill, fresh] = out.try_emplace(of->second, Fill{low, high});
+    if (!fresh) fill->second = {std::max(fill->second.low, low), std::min(fill->second.high, high)};
+    return true;
+  };
+  std::map<const ir::Var*, double> large;  // what is made of sums, and how large it is
   for (const ir::Binding& b : w.group->body->bindings) {
     const ir::Expr& e = *b.value;
-    if (ir::traits_of(e).packs != ir::Packs::kBlocks) continue;
-    for (size_t i = 0; i < w.group->parameters.size(); ++i)
-      for (const ir::Atom& a : e.args)
-        if (a.is_var() && a.var == w.group->parameters[i] && a.var->type->dtype == DType::kU8)
-          out.insert(i);
+    if (sums_bytes(b)) {
+      double each = 1;
+      bool has_signs = false;
+      for (size_t i = 0; i < e.args.size(); ++i) {
+        if (!is_byte(e.args[i])) continue;
+        const auto [low, high] = byte_range(e, i);
+        narrow(e.args[i], low, high);
+        if (i > 1) continue;
+        each *= high - low;
+        has_signs |= low < 0;
+      }
+      if (e.attrs.contains("group")) {
+        // Its rows are rounded in the kernel, over the range that they have (groupwise.h).
+        const double scale = 1 / std::max(1.0, byte_range(e, 1).second);
+        narrow(e.args[2], -scale, scale);
+      } else if (is_byte(e.args[0])) {
+        // Signs that are drawn cancel each other.
+        const double terms = std::max(1.0, ir::traits_of(e).sums(extents_of(b, w, symbols)));
+        large[b.var.get()] = each / 4 * (has_signs ? std::sqrt(terms) : terms);
+      }
+      continue;
+    }
+    double most = 0;
+    for (const ir::Atom& a : e.args)
+      if (const auto at = a.is_var() ? large.find(a.var.get()) : large.end(); at != large.end())
+        most = std::max(most, at->second);
+    if (most == 0) continue;
+    // What is a byte itself is not large.
+    bool small = b.var->type->kind != ir::TypeKind::kTensor || size_of(b.var->type->dtype) == 1;
+    if (const ir::Traits& t = ir::traits_of(e); t.commutative && t.neutral == 1.0)  // a product
+      for (const ir::Atom& a : e.args) {
+        if (a.is_constant() && a.constant->elements() == 1)
+          most *= std::abs(number_at(a.constant->dtype, a.constant->bytes.data()));
+        else if (is_float(ir::type_of(a)->dtype))
+          small |= narrow(a, kScaledSum / 4 / most, kScaledSum / most);
+      }
+    if (!small && most > 0) large[b.var.get()] = most;
   }
   return out;
 }
 
-std::vector<Fill> fills_of(const kernels::Workload& w, std::map<size_t, ir::Dim>* indexed) {
+// `symbols`: of a point that says how long sums are.
+std::vector<Fill> fills_of(const kernels::Workload& w, const std::vector<int64_t>& symbols,
+                           std::map<size_t, ir::Dim>* indexed) {
   const auto indices = indices_of(w);
-  const auto weights = block_weights_of(w);
+  const auto bytes = byte_fills(w, symbols);
   const auto scalars = ir::attr_or<std::vector<int64_t>>(w.group->attrs, "scalars", {});
   std::vector<Fill> out;
   for (size_t i = 0; i < w.group->parameters.size(); ++i) {
     if (std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end())
       continue;
     Fill f;
+    if (!is_float(w.group->parameters[i]->type->dtype)) f.low = 0, f.high = 1;
+    if (const auto it = bytes.find(i); it != bytes.end()) f = it->second;
     f.constant = i < w.constant_parameter.size() && w.constant_parameter[i];
-    const DType t = w.group->parameters[i]->type->dtype;
-    if (!is_float(t)) f.low = 0, f.high = weights.contains(i) ? 255 : 1;
     if (const auto it = indices.find(i); it != indices.end()) {
       // Indices stay inside the smallest extent that they will meet. A symbolic one is known where
       // there is a point.
       ir::Dim extent = it->second[0];
       for (const ir::Dim& other : it->second) extent = min(extent, other);
       const auto constant = extent.as_constant();
+      f.low = 0;
       f.high = constant ? static_cast<double>(std::max<int64_t>(0, *constant - 1)) : 0;
       if (!constant) indexed->emplace(out.size(), extent);
     }
@@ -285,7 +363,7 @@ void complete(TuningTask& t) {
     p.bytes = bytes_of(t.workload(), p.symbols);
   }
   t.indexed.clear();
-  t.fills = fills_of(t.workload(), &t.indexed);
+  t.fills = fills_of(t.workload(), t.points.at(t.representative()).symbols, &t.indexed);
   t.stepping.clear();
   for (const KernelArgument& a : t.workload().contract.arguments)
     if (a.kind == KernelArgument::Kind::kScalar)

@@ -33,6 +33,9 @@ struct WorkloadPoint {
 // " at 17, 64", for messages; "" where there are no symbols.
 std::string at_text(const WorkloadPoint& point);
 
+// Raised when tasks of a workload get other fills: what was expected of those before is of no use.
+inline constexpr int kFillsVersion = 2;
+
 struct TuningTask {
   driver::WorkloadUse use;
   std::string label;  // "packed_matmul+add+gelu k=384 n=1536"

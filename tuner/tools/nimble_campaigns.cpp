@@ -288,6 +288,7 @@ int run(int argc, char** argv) {
   };
   const auto database = [&](CLI::App* sub) {
     sub->add_option("--db", a.database, "The database, a file or a URL")
+        ->check(read_by(db::require_place))
         ->envname("NIMBLE_DB")
         ->type_name("FILE|URL")
         ->required();

@@ -10,6 +10,7 @@
 
 #include "db/store/identifier.h"
 #include "db/store/pages.h"
+#include "db/store/place.h"
 #include "tuner/tools/dispatch_report.h"
 #include "tuner/tools/dispatch_shapes.h"
 #include "tuner/tools/dispatch_verify.h"
@@ -313,22 +314,21 @@ void say_active(db::Store& store, const db::Uuid& uuid) {
              workload_label(store, t.workload));
 }
 
-// "s0=17..64", "s0=17..", "s0=17", "s0*s1=0..4096" → a range of that feature.
-void add_range(db::Region& region, const std::string& text,
-               const std::vector<std::string>& symbols) {
+constexpr char kRegionForms[] = "write FEATURE=FIRST..LAST, FEATURE=FIRST.. or FEATURE=VALUE";
+
+struct FeatureRange {
+  std::string feature;
+  int64_t first = 0;
+  std::optional<int64_t> last;  // nothing: unbounded
+};
+
+// "s0=17..64", "s0=17..", "s0=17", "s0*s1=0..4096". Which features there are, a workload says.
+FeatureRange range_of(const std::string& text) {
   const auto refuse = [&](const std::string& problem) {
-    throw Error(
-        Status::kInvalidArgument, "--region " + text, problem,
-        fmt::format("write FEATURE=FIRST..LAST, FEATURE=FIRST.. or FEATURE=VALUE; a feature "
-                    "is one of {}, A*B or ceildiv(A,8) of them",
-                    fmt::join(symbols, ", ")));
+    throw Error(Status::kInvalidArgument, "--region " + text, problem, kRegionForms);
   };
   const size_t equals = text.find('=');
   if (equals == std::string::npos) refuse("has no =");
-  const std::string feature = text.substr(0, equals), range = text.substr(equals + 1);
-  const auto known = exec::feature_from_text(feature, symbols);
-  if (!known || known->kind == exec::DispatchFeature::Kind::kThreads)
-    refuse(fmt::format("{} is not a feature of the workload's shapes", feature));
   const auto number = [&](std::string_view digits) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -336,15 +336,30 @@ void add_range(db::Region& region, const std::string& text,
       refuse(fmt::format("\"{}\" is not a size", digits));
     return value;
   };
+  const std::string_view range = std::string_view(text).substr(equals + 1);
   const size_t dots = range.find("..");
-  const int64_t first = number(std::string_view(range).substr(0, dots));
-  std::optional<int64_t> last = first;
-  if (dots != std::string::npos) {
-    last.reset();
-    if (dots + 2 < range.size()) last = number(std::string_view(range).substr(dots + 2));
-  }
-  if (last && *last < first) refuse("is empty");
-  if (!region.emplace(feature, std::pair(first, last)).second) refuse("is given twice");
+  FeatureRange out{text.substr(0, equals), number(range.substr(0, dots)), std::nullopt};
+  if (dots == std::string_view::npos)
+    out.last = out.first;
+  else if (dots + 2 < range.size())
+    out.last = number(range.substr(dots + 2));
+  if (out.last && *out.last < out.first) refuse("is empty");
+  return out;
+}
+
+void add_range(db::Region& region, const std::string& text,
+               const std::vector<std::string>& symbols) {
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(Status::kInvalidArgument, "--region " + text, problem,
+                fmt::format("{}; a feature is one of {}, A*B or ceildiv(A,8) of them", kRegionForms,
+                            fmt::join(symbols, ", ")));
+  };
+  const FeatureRange range = range_of(text);
+  const auto known = exec::feature_from_text(range.feature, symbols);
+  if (!known || known->kind == exec::DispatchFeature::Kind::kThreads)
+    refuse(fmt::format("{} is not a feature of the workload's shapes", range.feature));
+  if (!region.emplace(range.feature, std::pair(range.first, range.last)).second)
+    refuse("is given twice");
 }
 
 db::Region region_of(db::Store& store, const Arguments& a, const db::DispatchTable& t) {
@@ -424,6 +439,7 @@ int run(int argc, char** argv) {
   const auto command = [&](const char* name, const char* description) {
     CLI::App* sub = app.add_subcommand(name, description);
     sub->add_option("--db", a.database, "The database, a file or a URL")
+        ->check(read_by(db::require_place))
         ->envname("NIMBLE_DB")
         ->required();
     return sub;
@@ -443,9 +459,13 @@ int run(int argc, char** argv) {
   override_command->add_option("table", a.table, "A table of the workload")->required();
   override_command->add_option("entry", a.entry, "The shapes of this entry of the table")
       ->check(number_from_zero());
-  override_command->add_option(
-      "--region", a.region,
-      "The shapes: FEATURE=FIRST..LAST, FEATURE=FIRST.., FEATURE=VALUE, once per feature, or all");
+  override_command
+      ->add_option("--region", a.region,
+                   "The shapes: FEATURE=FIRST..LAST, FEATURE=FIRST.., FEATURE=VALUE, once per "
+                   "feature, or all")
+      ->check(read_by([](const std::string& text) {
+        if (text != "all") range_of(text);
+      }));
   override_command->add_option("--config", a.config, "The configuration (beginning of its hash)")
       ->required();
   override_command->add_option("--reason", a.reason, "Why; is kept")->required();

@@ -201,6 +201,7 @@ int run(int argc, char** argv) {
   Arguments a;
   tuner::FleetWorkerOptions& w = a.worker;
   app.add_option("--db", w.database, "The database whose campaigns are served")
+      ->check(read_by(db::require_place))
       ->envname("NIMBLE_DB")
       ->type_name("FILE|URL");
   app.add_option("--name", w.name, "What people call this worker; default: the host's name");

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <iostream>
 
+#include "db/store/place.h"
 #include "tuner/trust/records.h"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
@@ -231,6 +232,7 @@ int run(int argc, char** argv) {
     sub->add_option("--folder", a.folder, "Where keys lie; default: NIMBLE_KEYS, ~/.config/…")
         ->type_name("FOLDER");
     sub->add_option("--db", a.database, "A database to be told, or asked, too")
+        ->check(read_by(db::require_place))
         ->envname("NIMBLE_DB")
         ->type_name("FILE|URL");
     sub->footer(fmt::format("Example:\n  {}", example));

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "db/store/identifier.h"
+#include "db/store/place.h"
 #include "tuner/measure/runner.h"
 #include "tuner/service/service.h"
 #include "tuner/service/status.h"
@@ -47,6 +48,7 @@ int run(int argc, char** argv) {
   tuner::ServiceOptions options;
   std::string campaign, folder, metrics;
   app.add_option("--db", options.database, "The database, a file or a URL")
+      ->check(read_by(db::require_place))
       ->envname("NIMBLE_DB")
       ->required()
       ->type_name("FILE|URL");

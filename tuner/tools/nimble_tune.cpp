@@ -10,6 +10,7 @@
 #include "compiler/tools/model_arguments.h"
 #include "db/store/place.h"
 #include "tuner/service/campaign.h"
+#include "tuner/service/table_maker.h"
 #include "tuner/tools/tune_arguments.h"
 #include "tuner/tools/vendor_column.h"
 #include "vm/arguments/command_line.h"
@@ -62,7 +63,7 @@ Json json_of(const tuner::TaskReport& r) {
             {"candidates", r.candidates},
             {"estimated", r.estimated},
             {"note", r.remark()}};
-  if (r.best_ns > 0) j["speed_up"] = r.default_ns / r.best_ns;
+  if (r.best_ns > 0 && r.default_ns > 0) j["speed_up"] = r.default_ns / r.best_ns;
   if (r.table) j["table"] = *r.table;
   if (r.table) j["active"] = r.inactive.empty();
   Json searched_at = Json::array(), ranked = Json::array();
@@ -87,7 +88,25 @@ Json json_of(const tuner::TaskReport& r) {
   return j;
 }
 
-Table workload_table(const tuner::CampaignReport& report) {
+// The rows of a report. Of a table that is not active they say how to make it so in `database`.
+// Where nothing was searched, what the run would have counted is not known.
+Json rows_of(const tuner::CampaignReport& report, const std::string& database) {
+  Json rows = Json::array();
+  for (const tuner::TaskReport& r : report.tasks) {
+    Json& row = rows.emplace_back(json_of(r));
+    if (r.note.empty() && !r.inactive.empty() && r.table)
+      row["note"] = r.inactive + tuner::how_to_activate(*r.table, database);
+    if (!report.nothing_to_do) continue;
+    for (const char* of_the_run : {"candidates", "seeds"}) row[of_the_run] = nullptr;
+    if (r.best_ns > 0) continue;
+    for (const char* unknown :
+         {"default_ns", "best_ns", "k", "regret", "worst_regret", "single_regret"})
+      row[unknown] = nullptr;
+  }
+  return rows;
+}
+
+Table workload_table(const tuner::CampaignReport& report, const std::string& database) {
   const auto calls = [](const Json& n) { return fmt::format("{:.0f}", n.get<double>()); };
   Table table(
       {{"workload", ""},
@@ -109,10 +128,11 @@ Table workload_table(const tuner::CampaignReport& report) {
        {"held_out_regret", "unseen", cell::percent},
        tools::vendor_column(),
        "note"});
-  for (const tuner::TaskReport& r : report.tasks) {
-    Json row = json_of(r);
+  const Json rows = rows_of(report, database);
+  for (size_t i = 0; i < report.tasks.size(); ++i) {
+    Json row = rows[i];
     // Nothing is known of what has no times.
-    if (r.best_ns <= 0)
+    if (report.tasks[i].best_ns <= 0)
       for (const char* unknown : {"regret", "worst_regret", "single_regret"})
         row[unknown] = nullptr;
     table.add_object(std::move(row));
@@ -145,19 +165,38 @@ std::string text_of(const tuner::Spending& s) {
   return out;
 }
 
-void print(const tuner::CampaignReport& report, Format format) {
+void print(const tuner::CampaignReport& report, Format format, const std::string& database) {
+  const auto table = [&] { return workload_table(report, database); };
   print_report(
       std::cout, format,
       [&] {
-        Json tasks = Json::array();
-        for (const auto& r : report.tasks) tasks.push_back(json_of(r));
-        return Json{{"campaign", report.campaign},       {"budget_s", report.budget_s},
-                    {"consumed_s", report.consumed_s},   {"spending", json_of(report.spending)},
-                    {"interrupted", report.interrupted}, {"ended", report.ended},
-                    {"resumed", report.resumed},         {"skipped", report.skipped},
-                    {"cpu_kernels", report.cpu_kernels}, {"workloads", tasks}};
+        return Json{{"campaign", report.campaign},
+                    {"budget_s", report.budget_s},
+                    {"consumed_s", report.consumed_s},
+                    {"spending", json_of(report.spending)},
+                    {"interrupted", report.interrupted},
+                    {"nothing_to_do", report.nothing_to_do},
+                    {"ended", report.ended},
+                    {"resumed", report.resumed},
+                    {"skipped", report.skipped},
+                    {"cpu_kernels", report.cpu_kernels},
+                    {"workloads", rows_of(report, database)}};
       },
-      [&] { return workload_table(report); }, [&] { std::cout << workload_table(report).text(); });
+      table, [&] { std::cout << table().text(); });
+}
+
+// "nothing was searched: the campaign is finished. Stored are …"
+std::string stored_text(const tuner::CampaignReport& report) {
+  int64_t trials = 0;
+  size_t active = 0;
+  for (const tuner::TaskReport& r : report.tasks) {
+    trials += r.trials;
+    active += r.table && r.inactive.empty();
+  }
+  return fmt::format(
+      "nothing was searched: the campaign is finished; stored are {} trials and active tables of "
+      "{} of {} workloads, as listed; a larger --budget goes on",
+      trials, active, report.tasks.size());
 }
 
 int run(int argc, char** argv) {
@@ -168,6 +207,7 @@ int run(int argc, char** argv) {
   Format format = Format::kTable;
   arguments.add_model(app, options);
   app.add_option("--db", options.database, "The database, a file or a URL; made if it is missing")
+      ->check(read_by(db::require_place))
       ->envname("NIMBLE_DB")
       ->required();
   arguments.add_campaign(app, options);
@@ -187,13 +227,14 @@ int run(int argc, char** argv) {
   const std::atomic<bool>& interrupted = note_interrupts();
   const auto backend = tuner::compiler_backend();
   const tuner::CampaignReport report = tuner::run_campaign(options, *backend, interrupted);
-  print(report, format);
+  const std::string place = db::printable_place(options.database);
+  print(report, format, place);
   if (!options.quiet) {
     std::cerr << fmt::format("campaign {}: {} of {} used{}\n", report.campaign.substr(0, 8),
                              tuner::duration_text(report.consumed_s),
                              tuner::duration_text(report.budget_s),
-                             report.nothing_to_do ? "; it is finished, a larger --budget extends it"
-                             : report.interrupted ? "; interrupted, the same command continues it"
+                             report.nothing_to_do   ? "; " + stored_text(report)
+                             : report.interrupted   ? "; interrupted, the same command continues it"
                              : report.ended.empty() ? ""
                                                     : "; " + report.ended);
     if (report.spending.wall_s > 0) std::cerr << text_of(report.spending) << '\n';
@@ -206,7 +247,7 @@ int run(int argc, char** argv) {
           pruned);
     const std::string model = tools::model_text(options.model, arguments.shapes, options.import,
                                                 options.precision, options.winograd);
-    const std::string database = shell_word(db::printable_place(options.database));
+    const std::string database = shell_word(place);
     std::cerr << tools::beside_text(report.cpu_kernels, options.target,
                                     fmt::format("nimble tune {} --db {}", model, database));
     std::string target = options.beside;

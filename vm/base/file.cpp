@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "vm/base/error.h"
 
@@ -142,6 +143,50 @@ std::string resolved(const std::string& path) {
   return ::realpath(path.c_str(), buffer) ? std::string(buffer) : path;
 }
 
+// A temporary file beside the one that `path` names, links followed, for what takes its place when
+// it is whole. It goes with this object if it has not.
+class Draft {
+ public:
+  explicit Draft(const std::string& path) : target_(resolved(path)) {
+    struct stat info;
+    if (::stat(target_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+      if (S_ISDIR(info.st_mode)) fail(path, "write", EISDIR);
+      throw Error(Status::kIo, path, "cannot write: is not a regular file", "name a file");
+    }
+    const size_t slash = target_.rfind('/');
+    const bool here = slash == std::string::npos;
+    folder_ = here ? "." : target_.substr(0, slash + 1);
+    const std::string base = here ? target_ : target_.substr(slash + 1);
+    static std::atomic<unsigned> serial{0};
+    int raw = -1;
+    for (int attempt = 0; attempt < 100 && raw < 0; ++attempt) {
+      name_ = fmt::format("{}.{}.{}-{}.tmp", here ? "" : folder_, base, ::getpid(), serial++);
+      raw = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (raw < 0 && errno != EEXIST) break;
+    }
+    if (raw < 0) fail(path, "write", errno);
+    fd_.emplace(raw);
+  }
+  ~Draft() {
+    if (!name_.empty()) ::unlink(name_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  int get() const { return fd_->get(); }
+  int close() { return fd_->close(); }  // errno or 0
+  // errno or 0.
+  int take_place() {
+    if (::rename(name_.c_str(), target_.c_str()) != 0) return errno;
+    name_.clear();
+    return 0;
+  }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string target_, folder_, name_;
+  std::optional<Descriptor> fd_;
+};
+
 }  // namespace
 
 std::vector<uint8_t> read_file(const std::string& path) {
@@ -193,43 +238,23 @@ bool is_same_file(const std::string& a, const std::string& b) {
 
 void write_file_atomically(const std::string& path,
                            std::span<const std::span<const uint8_t>> parts) {
-  const std::string target = resolved(path);
-  struct stat info;
-  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    if (S_ISDIR(info.st_mode)) fail(path, "write", EISDIR);
-    throw Error(Status::kIo, path, "cannot write: is not a regular file", "name a file");
-  }
-  const size_t slash = target.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
-  const std::string base = slash == std::string::npos ? target : target.substr(slash + 1);
-  static std::atomic<unsigned> serial{0};
-
-  std::string temporary;
-  int raw = -1;
-  for (int attempt = 0; attempt < 100 && raw < 0; ++attempt) {
-    temporary = fmt::format("{}.{}.{}-{}.tmp", slash == std::string::npos ? "" : folder, base,
-                            ::getpid(), serial++);
-    raw = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (raw < 0 && errno != EEXIST) break;
-  }
-  if (raw < 0) fail(path, "write", errno);
-
-  Descriptor fd(raw);
+  Draft draft(path);
   int code = 0;
   for (const std::span<const uint8_t>& part : parts)
-    if (code == 0) code = write_all(fd.get(), part);
-  if (code == 0 && ::fsync(fd.get()) != 0) code = errno;
-  if (const int closed = fd.close(); code == 0) code = closed;
-  if (code == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) code = errno;
-  if (code != 0) {
-    ::unlink(temporary.c_str());
-    fail(path, "write", code);
-  }
+    if (code == 0) code = write_all(draft.get(), part);
+  if (code == 0 && ::fsync(draft.get()) != 0) code = errno;
+  if (const int closed = draft.close(); code == 0) code = closed;
+  if (code == 0) code = draft.take_place();
+  if (code != 0) fail(path, "write", code);
   // The new contents are in place; syncing the folder makes the rename itself durable. Some file
   // systems refuse to sync a folder (EINVAL), which is no failure of ours.
-  Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor dir(::open(draft.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.get() >= 0 && ::fsync(dir.get()) != 0 && errno != EINVAL)
     fail(path, "sync the folder of the file", errno);
+}
+
+void require_writable(const std::string& path) {
+  const Draft draft(path);
 }
 
 void write_file_atomically(const std::string& path, std::span<const uint8_t> bytes) {

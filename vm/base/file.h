@@ -54,4 +54,9 @@ void write_file_atomically(const std::string& path,
 void write_file_atomically(const std::string& path, std::span<const uint8_t> bytes);
 void write_file_atomically(const std::string& path, std::string_view text);
 
+// Fails as write_file_atomically would where `path` cannot be written at all: for whoever has long
+// work to do before there is something to write. What is there stays as it is, and nothing is left
+// beside it.
+void require_writable(const std::string& path);
+
 }  // namespace nimble

@@ -19,6 +19,7 @@
 #include "vm/api/nimble.hpp"
 #include "vm/arguments/command_line.h"
 #include "vm/arguments/table.h"
+#include "vm/tools/argument_forms.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
@@ -281,12 +282,17 @@ int main_of(int argc, char** argv) {
   app.add_option("MODEL", o.model, "The .nimble file")->required();
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
   app.add_option("-i,--input", o.inputs, "An input, NAME=VALUE; once per input")
+      ->check(input_form())
       ->type_name("INPUT");
   app.add_option("--shapes", o.shapes, "Values of a dim, NAME=16,27,53")
       ->delimiter('\0')
+      ->check(shapes_form())
       ->type_name("LIST");
-  app.add_option("--set", o.fixed, "One value of a dim, NAME=1")->type_name("NAME=N");
+  app.add_option("--set", o.fixed, "One value of a dim, NAME=1")
+      ->check(extent_form())
+      ->type_name("NAME=N");
   app.add_option("--values", o.values, "Values of an input of a data type, NAME=FILE")
+      ->check(assignment_form("--values"))
       ->type_name("NAME=FILE");
   app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")
       ->check(CLI::Range(0, 1024));

@@ -23,6 +23,7 @@
 #include "vm/executable/launch.h"
 #include "vm/executable/reader.h"
 #include "vm/executable/verifier.h"
+#include "vm/tools/argument_forms.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/launch_text.h"
 #include "vm/tools/load_arguments.h"
@@ -390,10 +391,12 @@ int main_of(int argc, char** argv) {
   CLI::App app(kAbout, "nimble explain");
   app.add_option("MODEL", o.model, "The .nimble file; its native code is run")->required();
   app.add_flag("--no-native", o.no_native, "Run and time the checked, portable form of kernels");
-  app.add_option("--shapes", o.shapes, "DIM=VALUE,VALUE,…: the shapes to explain");
+  app.add_option("--shapes", o.shapes, "DIM=VALUE,VALUE,…: the shapes to explain")
+      ->check(shapes_form());
   app.add_option("-i,--input", o.inputs, "An input, NAME=VALUE; once per input")
+      ->check(input_form())
       ->type_name("INPUT");
-  app.add_option("--set", o.fixed, "DIM=VALUE for dims that stay");
+  app.add_option("--set", o.fixed, "DIM=VALUE for dims that stay")->check(extent_form());
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
   app.add_option("--kernel", o.kernel, "Only this kernel, or this chain of operators");
   app.add_option("--threads", o.threads, "Threads (default: all that the process may use)")

@@ -19,6 +19,7 @@
 #include "vm/base/file.h"
 #include "vm/base/npy.h"
 #include "vm/base/printable.h"
+#include "vm/tools/argument_forms.h"
 #include "vm/tools/given_inputs.h"
 #include "vm/tools/load_arguments.h"
 #include "vm/tools/memory_text.h"
@@ -185,14 +186,23 @@ std::vector<std::string> files_of(const Options& o, const std::vector<api::Port>
   return out;
 }
 
+const char* suffix_of(const api::Port& port) {
+  return port.type_index >= 0 ? ".txt" : ".npy";
+}
+
+// Whatever the run will write, before it runs: it may take long, and its results would be lost.
+void require_outputs(const Options& o, const std::vector<std::string>& files,
+                     const std::vector<api::Port>& ports) {
+  if (!o.output_dir.empty())
+    for (size_t i = 0; i < files.size(); ++i) require_writable(files[i] + suffix_of(ports[i]));
+  for (const std::string& file : {o.output, o.trace})
+    if (!file.empty()) require_writable(file);
+}
+
 int run(const Options& o) {
   for (const std::string& file : {o.output, o.trace, o.record_shapes})
     if (is_same_file(file, o.model))
       throw Error(Status::kInvalidArgument, file, "is the executable itself", "name another file");
-  if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
-    throw Error(Status::kIo, o.output_dir,
-                fmt::format("cannot make the folder ({})", std::strerror(errno)),
-                "name a folder that you may write to");
   const api::Model model(
       o.model, {!o.no_native, false, o.load.memory, o.load.constants, o.load.verification_steps});
   if (nimble_model_find_entry(model.handle(), o.entry.empty() ? nullptr : o.entry.c_str()) < 0)
@@ -211,6 +221,11 @@ int run(const Options& o) {
   const std::vector<api::NamedValue> inputs =
       parse_given(o.inputs, model.inputs(o.entry), types, o.random).all();
   const std::vector<Expectation> expected = parse_expected(o, ports, types);
+  if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
+    throw Error(Status::kIo, o.output_dir,
+                fmt::format("cannot make the folder ({})", std::strerror(errno)),
+                "name a folder that you may write to");
+  require_outputs(o, files, ports);
 
   if (!o.record_shapes.empty()) require_named_dims(model, o.entry);
   api::SessionOptions options{o.threads, o.pin,     o.memory_limit,          o.fuel,
@@ -218,6 +233,7 @@ int run(const Options& o) {
   if (!o.trace.empty()) options.trace = o.trace_limit;
   auto run_with = [&](const api::SessionOptions& with, std::string* profile) {
     api::Session session(model, with);
+    if (with.record_shapes) require_recordable(o.record_shapes, session, o.entry);
     interrupted_session = session.handle();
     std::signal(SIGINT, [](int) {
       if (interrupted) ::_exit(kExitInterrupted);  // a kernel runs to its end
@@ -247,14 +263,14 @@ int run(const Options& o) {
     const bool on_stdout = o.output_dir.empty() && o.output.empty() && !o.profile;
     if (port.type_index >= 0) {
       if (!o.output_dir.empty())
-        write_file_atomically(files[i] + ".txt",
+        write_file_atomically(files[i] + suffix_of(port),
                               text_of(outputs[i], types, port.type_index) + "\n");
       else if (on_stdout)
         fmt::print("{}: {}\n", port.name, text_of(outputs[i], types, port.type_index, 6));
       continue;
     }
     Array array = array_of(outputs[i]);
-    if (!o.output_dir.empty()) write_npy(files[i] + ".npy", array);
+    if (!o.output_dir.empty()) write_npy(files[i] + suffix_of(port), array);
     if (on_stdout) summarise(port.name, array);
     if (!o.output.empty()) arrays.emplace_back(port.name, std::move(array));
   }
@@ -288,9 +304,7 @@ int main_of(int argc, char** argv) {
   app.add_option("MODEL", o.model, "The .nimble file")->required();
   app.add_option("-i,--input", o.inputs, "An input, as above; once per input")
       ->type_name("INPUT")
-      ->check(read_by([](const std::string& text) {
-        if (!text.starts_with("@")) split_assignment(text, "--input");
-      }));
+      ->check(input_form());
   app.add_option("--entry", o.entry, "Entry point (default: the first)");
   app.add_option(
          "-o,--output-dir", o.output_dir,
@@ -320,7 +334,8 @@ int main_of(int argc, char** argv) {
                "Run again, and once more on one thread, and compare the results");
   app.add_option("--expect", o.expected,
                  "NAME=@FILE.npy, or NAME=@FILE.txt with a value, that an output must equal;\nexit "
-                 "code 3 if not");
+                 "code 3 if not")
+      ->check(assignment_form("--expect"));
   app.add_option("--tolerance", o.tolerance,
                  "For --verify and --expect: absolute up to 1, relative above")
       ->check(number_from_zero())

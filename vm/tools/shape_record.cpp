@@ -33,6 +33,31 @@ const Json& entry_of(const Json& shapes, const std::string& entry) {
   return *found;
 }
 
+// The symbols of an entry point and "count", as a line.
+std::string header_of(const Json& entry) {
+  std::string header;
+  for (const Json& symbol : entry.at("symbols")) header += symbol.get<std::string>() + "\t";
+  return header + "count\n";
+}
+
+// That a file which is there is a record of the same dims.
+void require_header(const std::string& file, const std::string& header) {
+  std::ifstream in(file);
+  std::string line;
+  if (!std::getline(in, line)) fail(file, "read");
+  if (line + "\n" != header)
+    throw Error(Status::kInvalidArgument, file,
+                fmt::format("it records {}, not {}", printable(line),
+                            printable(header.substr(0, header.size() - 1))),
+                "name a file for each model and entry point");
+}
+
+int open_to_append(const std::string& file) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) fail(file, "open");
+  return fd;
+}
+
 // Appears under its name with the header in it, or another process has made it meanwhile.
 void make_file(const std::string& file, const std::string& header) {
   const std::string draft = fmt::format("{}.{}.tmp", file, ::getpid());
@@ -58,12 +83,16 @@ void require_named_dims(const api::Model& model, const std::string& entry) {
               "leave it out: there is only one shape");
 }
 
+void require_recordable(const std::string& file, api::Session& session, const std::string& entry) {
+  if (::access(file.c_str(), F_OK) != 0) return require_writable(file);
+  ::close(open_to_append(file));
+  require_header(file, header_of(entry_of(Json::parse(session.shapes_json()), entry)));
+}
+
 void append_shapes(const std::string& file, api::Session& session, const std::string& entry) {
   const Json shapes = Json::parse(session.shapes_json());
   const Json& counted = entry_of(shapes, entry);
-  std::string header;
-  for (const Json& symbol : counted.at("symbols")) header += symbol.get<std::string>() + "\t";
-  header += "count\n";
+  const std::string header = header_of(counted);
   std::string rows;
   for (const Json& shape : counted.at("shapes")) {
     for (const Json& extent : shape.at("extents"))
@@ -73,16 +102,8 @@ void append_shapes(const std::string& file, api::Session& session, const std::st
   if (rows.empty()) return;
 
   if (::access(file.c_str(), F_OK) != 0) make_file(file, header);
-  std::ifstream in(file);
-  std::string line;
-  if (!std::getline(in, line)) fail(file, "read");
-  if (line + "\n" != header)
-    throw Error(Status::kInvalidArgument, file,
-                fmt::format("it records {}, not {}", printable(line),
-                            printable(header.substr(0, header.size() - 1))),
-                "name a file for each model and entry point");
-  const int fd = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (fd < 0) fail(file, "open");
+  require_header(file, header);
+  const int fd = open_to_append(file);
   const ssize_t written = ::write(fd, rows.data(), rows.size());
   const int error = errno;
   ::close(fd);

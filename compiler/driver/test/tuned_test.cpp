@@ -51,7 +51,9 @@ TEST_F(Tuned, ATableThatIsNotActiveIsNamed) {
   EXPECT_NE(found.reason.find("table " + uuid.substr(0, 8) + " is stored, not active"),
             std::string::npos)
       << found.reason;
-  EXPECT_NE(found.reason.find("nimble dispatch activate " + uuid.substr(0, 8)), std::string::npos)
+  EXPECT_NE(found.reason.find("nimble dispatch activate " + uuid.substr(0, 8) + " --db " +
+                              store_->path()),
+            std::string::npos)
       << found.reason;
   EXPECT_EQ(found.reason.find("budget"), std::string::npos) << found.reason;
 }

@@ -232,7 +232,14 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
     refused({"--shape", "n=x"}, {"extent of n"});
   }
   expect_error(compile(file("model.nir"), {"--shape", "q=4"}), {"q"});
-  expect_error(compile(file("model.nir"), {"--disable-pass", "fuze"}), {"fuze"});
+  expect_error(compile(file("model.nir"), {"--disable-pass", "fuze"}), {"fuze"}, kExitUsage);
+  expect_error(compile(file("model.nir"), {"--disable-pass", "fuse"}), {"cannot be disabled"},
+               kExitUsage);
+  for (const char* option : {"--passes=infer,fuze", "--print-after=fuze"})
+    expect_error(run({"nimble-opt", file("model.nir"), option}), {"there is no such pass"},
+                 kExitUsage);
+  expect_error(compile(file("model.nir"), {"--decode-state", "cache"}), {"--decode-state", "cache"},
+               kExitUsage);
   expect_error(compile(file("model.nir"), {"--shape", "n=1", "--shape", "n=2"}),
                {"n is given twice"});
   for (const char* option : {"--decode-end=-7", "--decode-context=-1", "--decode-top-k=0"})
@@ -241,7 +248,7 @@ TEST_F(BadInput, OptionsThatMeanNothing) {
   expect_error(compile(file("model.nir"), {"--knobs", "dense"}), {"is not TEMPLATE=JSON"},
                kExitUsage);
   expect_error(compile(file("model.nir"), {"--knobs", "elementwise={\"unroll\""}),
-               {"is not valid JSON"});
+               {"is not valid JSON"}, kExitUsage);
   expect_error(compile(file("model.nir"), {"--knobs", "elementwise={\"unrol\":2}"}),
                {"knobs of elementwise", "no knob unrol", "its knobs: "});
   write(file("list.tsv"), file("none.nir") + "\t" + file("out.nimble") + "\nno output\n");

@@ -34,6 +34,35 @@ TEST(Place, AUrlIsToldWithoutItsPassword) {
     EXPECT_EQ(printable_place(given), told);
 }
 
+// Taken for a file's name, a slip in the scheme would make a database beside the one that is meant.
+TEST(Place, AUrlOfAnythingElseIsRefusedWithWhatThereIs) {
+  const std::string folder = testing::TempDir() + "nimble-other-urls";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/mysql:/host");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  for (const std::string url :
+       {"mysql://host/db", "mysql://me:secret@host/db", "postgresq://host/db",
+        "sqlite:///tuning.db", "PostgreSQL://host/db", "file://tuning.db", "a+b-c.1://x"}) {
+    for (const Error& error :
+         {error_of([&] { Store::open(url); }), error_of([&] { require_place(url); }),
+          error_of([&] { Store::open("mine.db")->import_from(url); }),
+          error_of([&] { Store::open("mine.db")->export_to(url); })}) {
+      EXPECT_EQ(error.status(), Status::kInvalidArgument) << url;
+      EXPECT_THAT(error.what(), HasSubstr("nimble has no databases at")) << url;
+      EXPECT_THAT(error.what(), HasSubstr("postgresql://USER@HOST/DATABASE")) << url;
+      EXPECT_THAT(error.what(), Not(HasSubstr("secret")));
+    }
+  }
+  EXPECT_EQ(printable_place("mysql://me:secret@host/db"), "mysql://me@host/db");
+  // These are files, whatever they are called.
+  for (const char* file : {"./mysql://host/db", "tuning.db", "://x", "1x://y", "a b://y"})
+    EXPECT_NO_THROW(require_place(file)) << file;
+  EXPECT_NO_THROW(Store::open("./mysql://host/db"));
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+}
+
 // A password that should have been escaped is cut all the same.
 TEST(Place, StrayCharactersOfAPasswordAreNotTold) {
   for (const char* stray : {"se@cret", "se/cret", "se?cret", "se#cret", "se:cret", "s%ecret"}) {

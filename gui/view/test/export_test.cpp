@@ -107,7 +107,7 @@ class ExportTest : public QObject {
     QTest::addColumn<int>("code");
     QTest::addColumn<QString>("said");
     const QStringList to = {"--output", "x.csv"};
-    QTest::newRow("window") << QStringList{"--export", "heat", "--db", "@"} + to << 1
+    QTest::newRow("window") << QStringList{"--export", "heat", "--db", "@"} + to << 2
                             << "one of workloads, campaigns";
     QTest::newRow("workload") << QStringList{"--export", "heatmap",    "--db",
                                              "@",        "--workload", "conv"} +
@@ -121,7 +121,7 @@ class ExportTest : public QObject {
                               << "/no/such.db";
     QTest::newRow("format") << QStringList{"--export", "heatmap", "--db",       "@",
                                            "--output", "x.gif",   "--workload", "softmax"}
-                            << 1 << "end it with .csv";
+                            << 2 << "end it with .csv";
     QTest::newRow("no output") << QStringList{"--export", "heatmap", "--db", "@"} << 2
                                << "--output";
     QTest::newRow("size") << QStringList{"--export", "heatmap", "--db", "@", "--size", "9"} + to

@@ -133,6 +133,13 @@ TEST_F(GpuWorkerTest, OnlyItsOwnCardAndWhoWantsTheWholeMachineKeepItWaiting) {
     EXPECT_EQ(jobs(), 0);
   }
   {
+    // As another container may number it.
+    ASSERT_NE(work_options.gpu->uuid, "");
+    const MachineLock card("gpu-" + work_options.gpu->uuid, "the same card, in another slot", go,
+                           nobody);
+    EXPECT_EQ(jobs(), 0);
+  }
+  {
     const MachineLock machine("cpu", "a build", go, nobody);
     EXPECT_EQ(jobs(), 0);
   }

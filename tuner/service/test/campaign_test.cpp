@@ -155,9 +155,51 @@ TEST_F(CampaignTest, AFinishedCampaignIsNotDoneAgain) {
   EXPECT_TRUE(second.nothing_to_do);
   EXPECT_EQ(second.campaign, first.campaign);
   EXPECT_EQ(outcomes(first.campaign).size(), trials);
-  EXPECT_EQ(second.tasks.at(0).table, first.tasks.at(0).table);
+  // Nothing was searched now; what is told is what was found then.
+  EXPECT_EQ(second.spending.candidates, 0);
+  ASSERT_TRUE(first.tasks.at(0).table) << first.tasks[0].note;
+  const TaskReport &then = first.tasks[0], &now = second.tasks.at(0);
+  EXPECT_EQ(now.table, then.table);
+  EXPECT_EQ(now.inactive, then.inactive);
+  const auto of_kind = [&](auto kind) {
+    const std::vector<db::TrialOutcome> all = outcomes(first.campaign);
+    return std::count_if(all.begin(), all.end(),
+                         [&](const db::TrialOutcome& t) { return kind(t.trial.state); });
+  };
+  EXPECT_GT(now.trials, 0);
+  EXPECT_EQ(now.trials, of_kind([](TrialState s) { return db::is_final(s); }));
+  EXPECT_EQ(now.failed,
+            of_kind([](TrialState s) { return db::is_final(s) && s != TrialState::kOk; }));
+  EXPECT_GT(now.best_ns, 0);
+  EXPECT_DOUBLE_EQ(now.best_ns, then.best_ns);
+  EXPECT_DOUBLE_EQ(now.default_ns, then.default_ns);
+  EXPECT_DOUBLE_EQ(now.worst_regret, then.worst_regret);
+  EXPECT_EQ(now.k, then.k);
+  EXPECT_EQ(now.share, 1);
   o.seed = 9;
   EXPECT_NE(run_campaign(o, *backend, never).campaign, first.campaign);
+}
+
+// One that was killed when its time was over is not begun again only to find that there is none.
+TEST_F(CampaignTest, ACampaignWhoseBudgetIsSpentTellsWhatIsStored) {
+  CampaignOptions o = quick(kCopy);
+  o.worker = NIMBLE_WORKER;
+  const auto backend = compiler_backend();
+  const std::atomic<bool> never{false};
+  const CampaignReport first = run_campaign(o, *backend, never);
+  const size_t trials = outcomes(first.campaign).size();
+  {
+    const auto store = db::Store::open(file("tuning.db"));
+    store->set_campaign_state(first.campaign, db::CampaignState::kInterrupted);
+    store->record_consumed(first.campaign, 2 * o.budget_s);
+  }
+  const CampaignReport second = run_campaign(o, *backend, never);
+  EXPECT_TRUE(second.nothing_to_do);
+  EXPECT_EQ(outcomes(first.campaign).size(), trials);
+  EXPECT_EQ(second.tasks.at(0).table, first.tasks.at(0).table);
+  EXPECT_GT(second.tasks[0].trials, 0);
+  EXPECT_EQ(db::Store::open(file("tuning.db"))->campaign(first.campaign)->state,
+            db::CampaignState::kFinished);
 }
 
 // The times of a finished campaign are another hour's: whoever goes on measures anew, side by side.
@@ -419,7 +461,7 @@ TEST_F(CampaignTest, ATableThatIsDisplacedWasMeasuredBesideTheNewOne) {
   EXPECT_EQ(active().uuid, old.uuid);
   if (cut.tasks.at(0).table) {
     EXPECT_EQ(store->table(*cut.tasks[0].table)->status, db::TableStatus::kDraft);
-    EXPECT_THAT(cut.tasks[0].inactive, testing::HasSubstr("nimble dispatch activate"));
+    EXPECT_THAT(cut.tasks[0].inactive, testing::HasSubstr("is stored, not active: "));
   }
 
   // One that goes to its end was measured beside the active one, and is active if it was no slower.

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "compiler/ir/infer.h"
+#include "compiler/ir/layout.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pipeline.h"
 #include "vm/base/error.h"
@@ -212,6 +216,82 @@ fn @main(%x: Tensor[(n, 192), f32], %w: Tensor[(5, 48, 32, 4), i8], %s: Tensor[(
   EXPECT_TRUE(p.fault(144, 5, 0, 160)) << "the rows behind the last whole tile";
   EXPECT_TRUE(p.fault(0, 149, 159, 1)) << "the last column";
   EXPECT_TRUE(p.fault(0, 149, 80, 80)) << "the second of two threads' columns";
+}
+
+// A product of bytes as kernels may get it wrong, of the test data that the oracle has.
+class BytesProduct {
+ public:
+  explicit BytesProduct(const std::string& promise)
+      : planted(fmt::format(R"(
+fn @main(%x: Tensor[(n, 96), u8], %w: Tensor[(5, 24, 32, 4), i8]) -> Tensor[(n, 160), i32] {{
+  let %y = packed_matmul(%x, %w) {{n = 160, k = 96, layout = "panel32x4", out = i32{}}};
+  %y
+}})",
+                            promise),
+                149) {
+    const uint64_t seed = data_seed(planted.task(), planted.point);
+    fill_tensor(planted.task().fills.at(0), DType::kU8, seed, 0, x);
+    fill_tensor(planted.task().fills.at(1), DType::kI8, seed, 1, w);
+  }
+  // `pair` sums two neighbours' products, of elements and weights.
+  template <typename Pair>
+  Outputs sums(Pair pair) const {
+    std::vector<int32_t> y(static_cast<size_t>(kRows * kN));
+    const auto weight = [&](int64_t k, int64_t n) {
+      return static_cast<int8_t>(w[static_cast<size_t>(layout.index_of(k, n, kK))]);
+    };
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t n = 0; n < kN; ++n)
+        for (int64_t k = 0; k < kK; k += 2) {
+          const auto at = static_cast<size_t>(r * kK + k);
+          y[static_cast<size_t>(r * kN + n)] +=
+              pair(x[at], weight(k, n), x[at + 1], weight(k + 1, n));
+        }
+    const auto* bytes = reinterpret_cast<const uint8_t*>(y.data());
+    return {{bytes, bytes + y.size() * sizeof(int32_t)}};
+  }
+
+  Planted planted;
+
+ private:
+  static constexpr int64_t kRows = 149, kK = 96, kN = 160;
+  const ir::Layout layout = *ir::parse_layout("panel32x4");
+  std::vector<uint8_t> x = std::vector<uint8_t>(kRows * kK), w = std::vector<uint8_t>(kN * kK);
+};
+
+// As vpmaddubsw adds them up: beside weights within 64 this is the sum.
+int32_t saturating(uint8_t a, int8_t b, uint8_t c, int8_t d) {
+  return std::clamp<int32_t>(a * b + c * d, INT16_MIN, INT16_MAX);
+}
+
+TEST(Oracle, OfBytesFindsSumsThatSaturateAndLostSigns) {
+  const BytesProduct any("");
+  EXPECT_EQ(any.sums([](int a, int b, int c, int d) { return a * b + c * d; }),
+            any.planted.truth.outputs);
+  const Outputs saturated = any.sums(saturating);
+  EXPECT_TRUE(any.planted.check(saturated)) << "as the default schedule's result";
+  EXPECT_GT(compare_tensors(DType::kI32, saturated[0], any.planted.truth.outputs[0]),
+            any.planted.truth.tolerance)
+      << "as a candidate's";
+  EXPECT_TRUE(any.planted.check(any.sums([](int a, int8_t b, int c, int8_t d) {
+    return a * uint8_t(b) + c * uint8_t(d);
+  }))) << "weights without signs";
+  EXPECT_TRUE(any.planted.check(any.sums([](uint8_t a, int b, uint8_t c, int d) {
+    return int8_t(a) * b + int8_t(c) * d;
+  }))) << "elements with signs";
+
+  const BytesProduct small(", max_weight = 64");
+  EXPECT_EQ(small.planted.check(small.sums(saturating)), std::nullopt) << "nothing saturates";
+  EXPECT_TRUE(small.planted.check(small.sums(
+      [](int a, int8_t b, int c, int8_t d) { return a * uint8_t(b) + c * uint8_t(d); })));
+}
+
+// Weights that are promised to be zeros are zeros: the reference refuses others.
+TEST(Oracle, OfWeightsThatArePromisedToBeZerosIsZero) {
+  const BytesProduct none(", max_weight = 0");
+  EXPECT_TRUE(std::ranges::all_of(none.planted.truth.outputs.at(0),
+                                  [](uint8_t byte) { return byte == 0; }));
+  EXPECT_EQ(none.planted.check(none.planted.truth.outputs), std::nullopt);
 }
 
 TEST(Oracle, ADefaultThatFailsLeavesItToTheReference) {

@@ -164,18 +164,20 @@ TEST_F(TableTrialTest, ACampaignThatAnotherProcessHasStaysAsItIs) {
   EXPECT_EQ(known->budget_s, budget_s);
 }
 
-// A finished campaign tells the table that a compiler would use, which another toolchain's is not.
+// A finished campaign tells the table that a compiler would use, which another toolchain's is not,
+// or that its own is not used.
 TEST_F(TableTrialTest, AFinishedCampaignTellsNoTableOfAnotherToolchain) {
   tune();
   copy_of_another_toolchain(*db::Store::open(campaign.database));
   const CampaignReport told = run_campaign(campaign, backend, kNever);
   ASSERT_TRUE(told.nothing_to_do);
   EXPECT_EQ(told.tasks.at(0).table, table.uuid);
-  db::Store::open(campaign.database)->roll_back(table.uuid, "nothing of one's own is left");
-  const CampaignReport none = run_campaign(campaign, backend, kNever);
-  ASSERT_TRUE(none.nothing_to_do);
-  EXPECT_FALSE(none.tasks.at(0).table);
-  EXPECT_EQ(none.tasks[0].note, "keeps the default schedule");
+  EXPECT_EQ(told.tasks[0].remark(), "");
+  db::Store::open(campaign.database)->roll_back(table.uuid, "slower in use");
+  const CampaignReport back = run_campaign(campaign, backend, kNever);
+  ASSERT_TRUE(back.nothing_to_do);
+  EXPECT_EQ(back.tasks.at(0).table, table.uuid);
+  EXPECT_EQ(back.tasks[0].remark(), "table " + table.uuid.substr(0, 8) + " is stored, not active");
 }
 
 TEST_F(TableTrialTest, WhatCannotBeTriedIsRefused) {

@@ -21,6 +21,12 @@ TEST(TaskState, IsReadAsItWasWritten) {
   s.vendor = db::standing_of(std::vector<db::BothSides>{{{{"n", 4}}, 10, 20}, {{{"n", 8}}, 10, 9}});
   s.no_vendor = "far: libdnnl.so.2 is not installed";
   s.note = "ended without a worker";
+  s.default_ns = 2000;
+  s.best_ns = 1000.5;
+  s.k = 7;
+  s.regret = 0.01;
+  s.worst_regret = 0.05;
+  s.single_regret = 0.02;
   const TaskState read = task_state_from_json(json_text(s));
   EXPECT_EQ(read.best_ratio, s.best_ratio);
   EXPECT_EQ(read.trials, s.trials);
@@ -36,6 +42,12 @@ TEST(TaskState, IsReadAsItWasWritten) {
   EXPECT_EQ(read.vendor, s.vendor);
   EXPECT_EQ(read.no_vendor, s.no_vendor);
   EXPECT_EQ(read.note, s.note);
+  EXPECT_EQ(read.default_ns, s.default_ns);
+  EXPECT_EQ(read.best_ns, s.best_ns);
+  EXPECT_EQ(read.k, s.k);
+  EXPECT_EQ(read.regret, s.regret);
+  EXPECT_EQ(read.worst_regret, s.worst_regret);
+  EXPECT_EQ(read.single_regret, s.single_regret);
   EXPECT_EQ(json_text(task_state_from_json(json_text(TaskState{}))), json_text(TaskState{}));
 }
 
@@ -51,6 +63,7 @@ TEST(TaskState, WhatIsMissingOrOfAnotherFormKeepsItsDefault) {
        {"", "round 1", "[]", "{", "3", R"({"note":3,"trials":"many"})",
         R"({"best_ratio":null,"share":[],"noise":"loud","verified_on":{}})", R"({"trials":1.5})",
         R"({"searched_at":[3,{},{"shape":{"n":"x"},"share":1},{"shape":{"n":1}}]})",
+        R"({"table":3})", R"({"table":{"best_ns":"fast","k":1.5}})",
         R"({"rank_correlations":{"round":1}})",
         R"({"rank_correlations":[1,{"round":1},{"round":"a","correlation":1}]})",
         R"({"rank_correlations":[{"round":1,"correlation":5},{"round":2,"correlation":-1e300}]})"})

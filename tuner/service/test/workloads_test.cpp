@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
@@ -180,6 +182,57 @@ fn @main(%x: Tensor[(1, 8, 1, n), f32], %w: Tensor[(8, 8, 1, 10), f32]) {
     }
   }
   EXPECT_TRUE(seen);
+}
+
+// The fills of a product of bytes, in the order of its operands.
+std::vector<Fill> fills_of_product(const std::string& attributes) {
+  const ir::Module m = typed(fmt::format(R"(
+fn @main(%x: Tensor[(n, 96), u8], %w: Tensor[(5, 24, 32, 4), i8]) -> Tensor[(n, 160), i32] {{
+  let %y = packed_matmul(%x, %w) {{n = 160, k = 96, layout = "panel32x4", out = i32{}}};
+  %y
+}})",
+                                         attributes));
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  EXPECT_EQ(tasks.size(), 1u);
+  return tasks.at(0).fills;
+}
+
+// Sums that saturate in 16 bits, or signs that are not seen, show at large bytes alone.
+TEST(Workloads, BytesOfAProductHaveTheRangeThatItPromises) {
+  const auto range = [](const Fill& f) { return std::pair(f.low, f.high); };
+  for (const auto& [attributes, low, high] :
+       std::initializer_list<std::tuple<const char*, double, double>>{
+           {"", -128, 127},
+           {", max_weight = 128", -128, 127},
+           {", max_weight = 64", -64, 64},
+           {", max_weight = 0", 0, 0}}) {
+    const std::vector<Fill> fills = fills_of_product(attributes);
+    ASSERT_EQ(fills.size(), 2u);
+    EXPECT_EQ(range(fills[0]), std::pair(0.0, 255.0)) << attributes;
+    EXPECT_EQ(range(fills[1]), std::pair(low, high)) << attributes;
+  }
+}
+
+// As small as a model's: a byte that is made of a sum tells what the sum was.
+TEST(Workloads, ScalesOfSumsOfBytesLeaveBytes) {
+  const ir::Module m = typed(R"(
+fn @main(%x: Tensor[(n, 96), u8], %w: Tensor[(5, 24, 32, 4), i8], %s: Tensor[(160), f32])
+    -> Tensor[(n, 160), u8] {
+  let %y = packed_matmul(%x, %w) {n = 160, k = 96, layout = "panel32x4", out = i32};
+  let %f = cast(%y) {dtype = f32};
+  let %z = mul(%f, %s);
+  let %r = round(%z);
+  let %c = clip(%r) {min = 0.0, max = 255.0};
+  let %b = cast(%c) {dtype = u8};
+  %b
+})");
+  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
+  ASSERT_EQ(tasks.size(), 1u);
+  const WorkloadPoint& p = tasks[0].points[tasks[0].representative()];
+  const Expectation e = expected_result(tasks[0], p, {}, [] { return std::nullopt; });
+  const auto inside =
+      std::ranges::count_if(e.outputs.at(0), [](uint8_t byte) { return byte > 0 && byte < 255; });
+  EXPECT_GT(inside, static_cast<int64_t>(e.outputs[0].size() / 4));
 }
 
 TEST(Workloads, IndicesStayInsideTheirTable) {

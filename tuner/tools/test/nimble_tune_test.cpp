@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "db/store/store.h"
 #include "vm/base/test/run_command.h"
 #include "vm/base/test/scoped_variable.h"
 
@@ -37,6 +39,13 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
     EXPECT_EQ(wrong.exit_code, 2) << arguments;
     EXPECT_EQ(wrong.out.find(std::string("nimble tune: error: ") + message), 0u) << wrong.out;
   }
+  const CommandResult other =
+      run_command(fmt::format("{} {} --db mysql://me:secret@host/db", NIMBLE_TUNE_PROGRAM, model));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(other.out.find("nimble tune: error: --db: mysql://me@host/db: nimble has no databases "
+                           "at mysql://; name a file by its path, or a server's database as "),
+            0u)
+      << other.out;
   const CommandResult twice = run("--fix n=1 --fix n=2");
   EXPECT_EQ(twice.exit_code, 1);
   EXPECT_NE(twice.out.find("--fix n=2: n has a value already"), std::string::npos) << twice.out;
@@ -49,6 +58,54 @@ TEST(TuneProgram, WrongArgumentsAreUsageErrorsWithARemedy) {
   EXPECT_NE(no_gpu.out.find("--target sm_90a: there is no GPU to measure on"), std::string::npos)
       << no_gpu.out;
   EXPECT_FALSE(std::filesystem::exists(database));
+  std::filesystem::remove_all(folder);
+}
+
+// What is told the second time is what the first one stored; nothing of it is a zero that stands
+// for "not searched".
+TEST(TuneProgram, ASecondRunSaysThatNothingWasSearchedAndWhatIsStored) {
+  const std::string folder = testing::TempDir() + "nimble-tune-again";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const ScopedVariable locks("NIMBLE_LOCK_FOLDER", folder.c_str());
+  const std::string model = folder + "/model.nir", database = folder + "/tuning.db";
+  std::ofstream(model) << "fn @main(%x: Tensor[(16, 64), f32]) { let %y = softmax(%x) {axis = 1}; "
+                          "%y }";
+  const auto run = [&](const std::string& arguments) {
+    return run_command(fmt::format("{} {} --db {} --threads 1 --max-trials 4 {}",
+                                   NIMBLE_TUNE_PROGRAM, model, database, arguments));
+  };
+  const auto report = [&] {
+    const CommandResult result = run("--format json --quiet");
+    EXPECT_EQ(result.exit_code, 0) << result.out;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  };
+  const nlohmann::json first = report();
+  ASSERT_TRUE(first.is_object());
+  EXPECT_EQ(first.at("nothing_to_do"), false);
+  const nlohmann::json second = report();
+  ASSERT_TRUE(second.is_object());
+  EXPECT_EQ(second.at("nothing_to_do"), true);
+  ASSERT_EQ(second.at("workloads").size(), 1u);
+  const nlohmann::json &then = first.at("workloads")[0], &now = second.at("workloads")[0];
+  for (const char* stored : {"table", "active", "k", "entries", "best_ns", "default_ns", "note"})
+    EXPECT_EQ(now.value(stored, nlohmann::json()), then.value(stored, nlohmann::json())) << stored;
+  EXPECT_GT(now.at("trials"), 0);
+  EXPECT_TRUE(now.at("candidates").is_null()) << "none was looked at";
+  const CommandResult told = run("");
+  EXPECT_NE(told.out.find("; nothing was searched: the campaign is finished; stored are "),
+            std::string::npos)
+      << told.out;
+
+  // A table that is not active: the command that makes it so works wherever it is copied to.
+  ASSERT_TRUE(now.contains("table")) << now;
+  const auto store = db::Store::open(database);
+  const db::Uuid table = now.at("table");
+  if (now.at("active")) store->roll_back(table, "slower in use");
+  const std::string hint =
+      fmt::format("; to use it: nimble dispatch activate {} --db {}", table.substr(0, 8), database);
+  const CommandResult inactive = run("");
+  EXPECT_NE(inactive.out.find(hint), std::string::npos) << inactive.out;
   std::filesystem::remove_all(folder);
 }
 

@@ -102,6 +102,22 @@ TEST_F(FileTest, ErrorsNameThePathInOneLine) {
   EXPECT_EQ(error_of([&] { write_file_atomically("/dev/null", "x"); }).status(), Status::kIo);
 }
 
+TEST_F(FileTest, WhetherAPathCanBeWrittenIsAskedWithoutWriting) {
+  require_writable(at("new"));
+  EXPECT_EQ(entries(), 0u);
+  write_file_atomically(at("a"), "kept");
+  require_writable(at("a"));
+  EXPECT_EQ(read_text_file(at("a")), "kept");
+  for (const std::string& path :
+       {dir_.string(), at("no/where"), at("a/b"), std::string("/dev/null")}) {
+    const Error asked = error_of([&] { require_writable(path); });
+    EXPECT_EQ(asked.what(),
+              std::string(error_of([&] { write_file_atomically(path, "x"); }).what()));
+    EXPECT_NE(asked.status(), Status::kOk) << path;
+  }
+  EXPECT_EQ(entries(), 1u);
+}
+
 // Runs in a child process, whose limits and rights may be cut. True if it exits with 0.
 bool in_child(const std::function<bool()>& body) {
   const pid_t pid = ::fork();

@@ -110,6 +110,19 @@ TEST_F(ToolsTest, WrongArgumentsAreOneLineWithARemedy) {
       {"bench " + path_ + " --min-time -1",
        "nimble bench: error: --min-time: \"-1\" is not a number from 0 on; see nimble bench "
        "--help\n"},
+      // Of another form, whatever the model is.
+      {"bench " + path_ + " --shapes n=x",
+       "nimble bench: error: --shapes: \"x\" is not an extent; give whole numbers; see nimble "
+       "bench --help\n"},
+      {"bench " + path_ + " --values t",
+       "nimble bench: error: --values: \"t\" has no NAME=VALUE; write NAME=VALUE; see nimble bench "
+       "--help\n"},
+      {"explain " + path_ + " --set n",
+       "nimble explain: error: --set: \"n\" has no NAME=VALUE; write NAME=VALUE; see nimble "
+       "explain --help\n"},
+      {"run " + path_ + " --expect y",
+       "nimble run: error: --expect: \"y\" has no NAME=VALUE; write NAME=VALUE; see nimble run "
+       "--help\n"},
       // Nothing that steers a terminal.
       {"run " + path_ + " \"$(printf 'a\\033b')\"",
        "nimble run: error: unexpected argument \"a?b\"; see nimble run --help\n"},
@@ -552,6 +565,8 @@ TEST_F(ToolsTest, BenchDerivesDimsAndAddsListsUp) {
   EXPECT_THAT(shapes("--shapes n=2"), ElementsAre(2));
   EXPECT_THAT(shapes("--shapes n=4 --shapes n=5,7"), ElementsAre(4, 5, 7));
   EXPECT_THAT(shapes("-i 'x=[1, nan, -inf]'"), ElementsAre(-1));
+  for (const char* program : {"nimble-bench ", "nimble-explain "})
+    EXPECT_EQ(run(program + path_ + " -i x").exit_code, 2) << program;
   const auto fails = [&](const std::string& options, const std::string& text) {
     const CommandResult r = run(bench + " " + options);
     EXPECT_EQ(r.exit_code, 1);

@@ -118,19 +118,17 @@ class Verifier {
                 "buffer {} of scope {} in a GPU's function", b->name, name_of(b->scope));
   }
 
-  void gpu_only(const char* what) const {
+  void gpu_only(std::string_view what) const {
     require(f_.launch.has_value(), "{} in a function without a launch", what);
   }
 
   // Whoever meets within a warp needs all its lanes.
-  void warp_meets(const char* what) const {
-    gpu_only(what);
+  void warp_meets(std::string_view what) const {
     require(divergence_ != Spread::kLane, "{} that not all lanes of a warp reach alike", what);
   }
 
   // The same of a group.
-  void group_meets(const char* what) const {
-    gpu_only(what);
+  void group_meets(std::string_view what) const {
     require(f_.launch->threads % kGroupThreads == 0,
             "{} in blocks of {} threads; groups of warps have {}", what, f_.launch->threads,
             kGroupThreads);
@@ -259,6 +257,7 @@ class Verifier {
         return sound(dot_fault(v));
       case ValueKind::kShuffle:
         arity(1);
+        gpu_only("a shuffle");
         warp_meets("a shuffle");
         require(!rare_, "a shuffle in a value that select_rare may pass over");
         same(*v.operands[0]);
@@ -349,6 +348,10 @@ class Verifier {
   }
 
   void statement(const Stmt& s) {
+    const StmtRow& row = row_of(s.kind);
+    if (row.device == StmtDevice::kGpu) gpu_only(row.what);
+    require(row.device != StmtDevice::kCpu || !f_.launch, "{} in a function with a launch",
+            row.what);
     switch (s.kind) {
       case StmtKind::kSeq:
         for (const StmtRef& b : s.body) {
@@ -415,7 +418,6 @@ class Verifier {
         check(std::max(divergence_, spreads_.of(s.condition)));
         return;
       case StmtKind::kTiles:
-        require(!f_.launch, "matrix registers of a thread in a function with a launch");
         return tiles(s);
       case StmtKind::kTileZero:
         require(s.tiles.size() == 1, "a statement of one matrix register has {}", s.tiles.size());
@@ -440,23 +442,20 @@ class Verifier {
         return warp_load(s);
       case StmtKind::kAsyncCopy:
         return async_copy(s);
-      case StmtKind::kAsyncCommit:
-        return gpu_only("a group of copies");
       case StmtKind::kAsyncWait:
-        gpu_only("a wait for copies");
         require(s.count >= 0, "a wait for all but {} groups", s.count);
         return;
       case StmtKind::kGroupDot:
         return group_dot(s);
       case StmtKind::kGroupFence:
-        return group_meets("a fence of a group");
       case StmtKind::kGroupCommit:
-        return group_meets("a batch of products");
+        return group_meets(row.what);
       case StmtKind::kGroupWait:
         require(s.count >= 0, "a wait for all but {} batches", s.count);
-        return group_meets("a wait for products");
+        return group_meets(row.what);
+      case StmtKind::kAsyncCommit:
       case StmtKind::kProxyFence:
-        return gpu_only("a fence for products");
+        return;
       case StmtKind::kSignalInit:
       case StmtKind::kSignalArrive:
       case StmtKind::kSignalWait:
@@ -489,7 +488,7 @@ class Verifier {
   }
 
   void warp_dot(const Stmt& s) {
-    warp_meets("a product of a warp");
+    warp_meets(row_of(s.kind).what);
     const WarpFragmentRow& row = warp_row_of(s.warp_fragment);
     require(s.tiles.size() == 3, "{} takes three operands, not {}", row.name, s.tiles.size());
     const DType types[] = {row.sum, row.a, row.b};
@@ -507,7 +506,7 @@ class Verifier {
   }
 
   void warp_load(const Stmt& s) {
-    warp_meets("a load of a warp");
+    warp_meets(row_of(s.kind).what);
     require(s.tiles.size() == 1, "a load of a warp has {} registers", s.tiles.size());
     require(s.count == 1 || s.count == 2 || s.count == 4,
             "a load of {} matrices; a warp loads 1, 2 or 4", s.count);
@@ -524,7 +523,7 @@ class Verifier {
   }
 
   void group_dot(const Stmt& s) {
-    group_meets("a product of a group");
+    group_meets(row_of(s.kind).what);
     const GroupFragmentRow& row = group_row_of(s.group_fragment);
     for (const GroupView& v : s.views) check_memory(v.buffer, v.index, 1, std::nullopt, false);
     sound(group_dot_fault(row, s.columns, s.views));
@@ -553,7 +552,6 @@ class Verifier {
   }
 
   void async_copy(const Stmt& s) {
-    gpu_only("a copy without waiting");
     check_memory(s.buffer, s.index, 1, s.valid, false);
     check_memory(s.to_buffer, s.to_index, 1, std::nullopt, true);
     sound(async_copy_fault(s));
@@ -571,7 +569,6 @@ class Verifier {
   }
 
   void signal(const Stmt& s) {
-    gpu_only("a signal");
     require(!has_steps_, "a signal in a function with steps of the whole grid");
     check_buffer(s.buffer, true);
     check_dim(s.index, s.buffer->name);

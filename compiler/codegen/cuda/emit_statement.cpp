@@ -206,11 +206,8 @@ void CudaEmitter::statement(const kir::Stmt& s) {
     case StmtKind::kSignalWait:
     case StmtKind::kTensorCopy:
       return signal_statement(s);
-    case StmtKind::kTiles:
-    case StmtKind::kTileZero:
-    case StmtKind::kTileLoad:
-    case StmtKind::kTileStore:
-    case StmtKind::kTileDot:
+#define NIMBLE_CPU_STATEMENT(id, what) case StmtKind::id:
+#include "compiler/kernels/Statements.def"
       refuse("matrix registers of a CPU");
   }
 }

@@ -139,7 +139,7 @@ enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN
 
 // Products that a machine sums at once; Fragments.def says what each computes, to the bit.
 enum class Fragment {
-#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, within, feature) id,
+#define NIMBLE_FRAGMENT(id, ...) id,
 #include "compiler/kernels/Fragments.def"
 };
 
@@ -149,7 +149,8 @@ struct FragmentRow {
   DType a, b, sum;           // element types
   int group;                 // lanes of a and of b for one lane of the sum
   int64_t within;            // the size that b must keep for exact sums; 0: any
-  std::string_view feature;  // of a TargetInfo that has an instruction for it; "": none has
+  std::string_view feature;  // of a TargetInfo that has instructions for it; "": none has
+  int held;                  // vector registers beside sums and factors; 0: one instruction is it
 };
 std::span<const FragmentRow> all_fragments();
 // A feature of targets that have other instructions for a row, with its expansion's bits.

@@ -28,12 +28,12 @@
 // Lanes are a power of two, at most 64. Distinct buffers never overlap in memory.
 //
 // A function with a launch is a GPU's: each of launch.threads threads of each block of the grid
-// runs the body, which may use `block_x`, `block_y`, `block_z` and `thread` (0 ≤ thread <
-// launch.threads); lanes of a warp are kWarpLanes neighbours by number. Its loops are serial or
-// unrolled: what is parallel is written by those symbols. A barrier names who meets there
-// (Together), and so do operations of a whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes
-// come to them alike. A group is kGroupWarps warps, neighbours by number from a multiple of that
-// on; operations of a group (kGroup…) all its threads come to alike.
+// runs the body, which may use kBlockSymbols and `thread` (0 ≤ thread < launch.threads); lanes of a
+// warp are kWarpLanes neighbours by number. Its loops are serial or unrolled: what is parallel is
+// written by those symbols. A barrier names who meets there (Together), and so do operations of a
+// whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes come to them alike. A group is
+// kGroupWarps warps, neighbours by number from a multiple of that on; operations of a group
+// (kGroup…) all its threads come to alike.
 //
 // A launch's function may end in a loop of steps (LoopKind::kSteps): no block begins one before all
 // blocks have ended the one before, and then each sees what the others have written. What stands
@@ -389,6 +389,8 @@ struct Launch {
   std::array<Dim, 3> grid = {1, 1, 1};
   int threads = 0;
 };
+// The number of the block along each axis, in a body.
+inline constexpr std::array<const char*, 3> kBlockSymbols = {"block_x", "block_y", "block_z"};
 
 struct Function {
   std::string name;                  // the native symbol; unique in an image

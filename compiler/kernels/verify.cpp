@@ -90,8 +90,7 @@ void Verification::add_buffer(const BufferRef& b, bool right_scope) {
 }
 
 bool Verification::is_block_symbol(const std::string& s) const {
-  return f_.launch && std::find(std::begin(kBlockSymbols), std::end(kBlockSymbols), s) !=
-                          std::end(kBlockSymbols);
+  return f_.launch && std::ranges::find(kBlockSymbols, s) != kBlockSymbols.end();
 }
 
 void Verification::check_dim(const Dim& d, const std::string& where) {

@@ -23,8 +23,6 @@ class Verification {
   void run();  // once
 
  private:
-  static constexpr const char* kBlockSymbols[] = {"block_x", "block_y", "block_z"};
-
   // ---------------------------------------------------------------- verify.cpp
 
   void header();

@@ -1,5 +1,6 @@
 // Kernels in the assembler's text: contract, dispatch and implementations.
 #include <algorithm>
+#include <span>
 
 #include "vm/executable/assembler_lexer.h"
 
@@ -11,73 +12,87 @@ class KernelParser {
   explicit KernelParser(AssemblerLexer* in) : in_(*in) {}
 
   Kernel kernel() {
-    static constexpr const char* kStatements[] = {"in",     "out",     "inout",    "scalar",
-                                                  "data",   "scratch", "dispatch", "native",
-                                                  "vendor", "host",    "device",   "require"};
     Kernel k;
     k.name = in_.string();
     in_.expect("{");
     while (!in_.accept("}")) {
-      auto tensor = [&](Access access) {
-        KernelArgument a;
-        a.access = access;
-        a.collapse_leading = in_.accept("rows");
-        a.dtype = in_.dtype();
-        in_.list("(", ")", [&] { a.dims.push_back(parse_program(&in_)); });
-        k.contract.arguments.push_back(std::move(a));
-      };
-      if (in_.accept("source")) {
-        k.source = in_.string();
-      } else if (in_.accept("workload")) {
-        k.workload = in_.string();
-      } else if (in_.accept("symbols")) {
-        auto at_statement = [&] {
-          return std::any_of(std::begin(kStatements), std::end(kStatements), [&](const char* s) {
-            AssemblerLexer copy = in_;
-            return copy.accept(s);
-          });
-        };
-        while ((in_.at_word() && !at_statement()) || in_.peek("\""))
-          k.contract.symbols.push_back(symbol_name());
-      } else if (in_.accept("in")) {
-        tensor(Access::kIn);
-      } else if (in_.accept("out")) {
-        tensor(Access::kOut);
-      } else if (in_.accept("inout")) {
-        tensor(Access::kInOut);
-      } else if (in_.accept("scalar")) {
-        KernelArgument a;
-        a.kind = KernelArgument::Kind::kScalar;
-        a.symbol = symbol(k.contract);
-        k.contract.arguments.push_back(std::move(a));
-      } else if (in_.accept("data")) {
-        KernelArgument a;
-        a.kind = KernelArgument::Kind::kData;
-        k.contract.arguments.push_back(std::move(a));
-      } else if (in_.accept("require")) {
-        k.contract.requirements.push_back(parse_program(&in_));
-      } else if (in_.accept("scratch")) {
-        k.contract.scratch_bytes = parse_program(&in_);
-      } else if (in_.accept("device")) {
-        k.device = in_.device();
-      } else if (in_.accept("dispatch")) {
-        dispatch(&k);
-      } else if (in_.accept("native")) {
-        implementation(ImplementationKind::kNative, &k);
-      } else if (in_.accept("vendor")) {
-        implementation(ImplementationKind::kVendor, &k);
-      } else if (in_.accept("host")) {
-        implementation(ImplementationKind::kHost, &k);
-      } else if (in_.accept("portable")) {
-        implementation(ImplementationKind::kPortable, &k);
-      } else {
-        in_.fail("a statement of a kernel expected");
-      }
+      const auto s = std::ranges::find_if(
+          statements(), [&](const Statement& one) { return in_.accept(one.word); });
+      if (s == statements().end()) in_.fail("a statement of a kernel expected");
+      s->read(*this, &k);
     }
     return k;
   }
 
+  static bool is_statement(std::string_view word) {
+    return std::ranges::find(statements(), word, &Statement::word) != statements().end();
+  }
+
  private:
+  struct Statement {
+    std::string_view word;  // that it begins with
+    void (*read)(KernelParser& p, Kernel* k);
+  };
+
+  static std::span<const Statement> statements() {
+    static constexpr Statement kAll[] = {
+        {"source", [](KernelParser& p, Kernel* k) { k->source = p.in_.string(); }},
+        {"workload", [](KernelParser& p, Kernel* k) { k->workload = p.in_.string(); }},
+        {"symbols", [](KernelParser& p, Kernel* k) { p.symbols(k); }},
+        {"in", [](KernelParser& p, Kernel* k) { p.tensor(Access::kIn, k); }},
+        {"out", [](KernelParser& p, Kernel* k) { p.tensor(Access::kOut, k); }},
+        {"inout", [](KernelParser& p, Kernel* k) { p.tensor(Access::kInOut, k); }},
+        {"scalar", [](KernelParser& p, Kernel* k) { p.scalar(k); }},
+        {"data",
+         [](KernelParser&, Kernel* k) {
+           k->contract.arguments.emplace_back().kind = KernelArgument::Kind::kData;
+         }},
+        {"require", [](KernelParser& p,
+                       Kernel* k) { k->contract.requirements.push_back(parse_program(&p.in_)); }},
+        {"scratch",
+         [](KernelParser& p, Kernel* k) { k->contract.scratch_bytes = parse_program(&p.in_); }},
+        {"device", [](KernelParser& p, Kernel* k) { k->device = p.in_.device(); }},
+        {"dispatch", [](KernelParser& p, Kernel* k) { p.dispatch(k); }},
+        {"native",
+         [](KernelParser& p, Kernel* k) { p.implementation(ImplementationKind::kNative, k); }},
+        {"vendor",
+         [](KernelParser& p, Kernel* k) { p.implementation(ImplementationKind::kVendor, k); }},
+        {"host",
+         [](KernelParser& p, Kernel* k) { p.implementation(ImplementationKind::kHost, k); }},
+        {"portable",
+         [](KernelParser& p, Kernel* k) { p.implementation(ImplementationKind::kPortable, k); }},
+    };
+    return kAll;
+  }
+
+  bool at_statement() const {
+    return std::ranges::any_of(statements(), [&](const Statement& s) {
+      AssemblerLexer copy = in_;
+      return copy.accept(s.word);
+    });
+  }
+
+  void symbols(Kernel* k) {
+    while (in_.peek("\"") || (in_.at_word() && !at_statement()))
+      k->contract.symbols.push_back(symbol_name());
+  }
+
+  void tensor(Access access, Kernel* k) {
+    KernelArgument a;
+    a.access = access;
+    a.collapse_leading = in_.accept("rows");
+    a.dtype = in_.dtype();
+    in_.list("(", ")", [&] { a.dims.push_back(parse_program(&in_)); });
+    k->contract.arguments.push_back(std::move(a));
+  }
+
+  void scalar(Kernel* k) {
+    KernelArgument a;
+    a.kind = KernelArgument::Kind::kScalar;
+    a.symbol = symbol(k->contract);
+    k->contract.arguments.push_back(std::move(a));
+  }
+
   std::string symbol_name() { return in_.peek("\"") ? in_.string() : in_.word(); }
 
   uint32_t symbol(const KernelContract& contract) {
@@ -179,6 +194,10 @@ class KernelParser {
 
 Kernel parse_kernel(AssemblerLexer* in) {
   return KernelParser(in).kernel();
+}
+
+bool begins_kernel_statement(std::string_view word) {
+  return KernelParser::is_statement(word);
 }
 
 }  // namespace nimble::exec

@@ -68,5 +68,7 @@ DimProgram parse_program(AssemblerLexer* in);
 // One of a tensor's elements.
 void append_element(AssemblerLexer* in, DType dtype, std::vector<uint8_t>* out);
 Kernel parse_kernel(AssemblerLexer* in);
+// A symbol of such a name stands in quotes where a kernel lists its symbols.
+bool begins_kernel_statement(std::string_view word);
 
 }  // namespace nimble::exec

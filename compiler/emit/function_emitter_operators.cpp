@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "compiler/emit/function_emitter_walk.h"
+#include "compiler/passes/support/kernel_call.h"
 
 namespace nimble::emit {
 
@@ -172,7 +173,7 @@ void FunctionEmitter::invoke_packed(const Binding& b) {
   uint32_t kernel = context_.kernel_index(e.primitive, constant, out_.name);
   auto scalars = ir::attr_or<std::vector<int64_t>>(group.attrs, "scalars", {});
   std::vector<int64_t> operands = {kernel, static_cast<int64_t>(e.args.size())};
-  device_ = static_cast<int32_t>(ir::attr_or<int64_t>(group.attrs, "device", 0));
+  device_ = static_cast<int32_t>(passes::device_of(group));
   for (size_t i = 0; i < e.args.size(); ++i) {
     bool scalar =
         std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end();

@@ -20,6 +20,7 @@
 #include "compiler/ir/op.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/lower_memory_walk.h"
+#include "compiler/passes/support/kernel_call.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -290,10 +291,6 @@ void MemoryLowering::append_extra_scalars(BlockBuilder& b, const ir::Function& g
   for (const Dim& d : context_.workloads->of(group)->extra_scalars)
     inputs.push_back(
         bind(b, ir::make_call("size", {}, {{"value", d}}, location), ir::scalar_type(), "d"));
-}
-
-int64_t MemoryLowering::device_of(const ir::Function& group) {
-  return ir::attr_or<int64_t>(group.attrs, "device", 0);
 }
 
 VarRef MemoryLowering::allocate(BlockBuilder& b, const Type& type, const std::string& hint,

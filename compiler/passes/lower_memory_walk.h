@@ -67,7 +67,6 @@ class MemoryLowering {
   // Extents that the kernel cannot read off its tensors are passed as scalars.
   void append_extra_scalars(BlockBuilder& b, const ir::Function& group, std::vector<Atom>& inputs,
                             const ir::Location& location);
-  static int64_t device_of(const ir::Function& group);
   VarRef allocate(BlockBuilder& b, const Type& type, const std::string& hint,
                   const ir::Location& location, int64_t device = 0, std::optional<Dim> bytes = {});
   void invoke(BlockBuilder& b, ir::FunctionRef group, std::vector<Atom> args, int64_t inputs,

@@ -57,10 +57,6 @@ std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> func
 // lld keeps process-global state, so links are serialised inside.
 std::vector<uint8_t> link(std::span<const CompiledObject> objects);
 
-// The status that a native kernel (or the interpreter) returned -> the message of its check.
-// Empty if there is no such check.
-std::string check_message(const kir::Function& f, int32_t status);
-
 // For tests, `nimble inspect` and people: the module before or after optimisation, and the
 // machine code as assembly.
 std::string llvm_ir(const kir::Function& f, const kernels::TargetInfo& target, bool optimized);

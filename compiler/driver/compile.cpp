@@ -19,6 +19,7 @@
 #include "compiler/ir/op.h"
 #include "compiler/kernels/host_ops.h"
 #include "compiler/passes/support/crash.h"
+#include "compiler/passes/support/kernel_call.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/tuned/policy_class.h"
 #include "vm/base/device_number.h"
@@ -297,8 +298,7 @@ std::vector<WorkloadUse> workloads_of(const ir::Module& lowered) {
       for (size_t i = 0; i < e.primitive->parameters.size(); ++i)
         constant.push_back(e.args[i].is_constant());
       const kernels::WorkloadRef w = workloads.of(*e.primitive, constant);
-      const auto device =
-          static_cast<int32_t>(ir::attr_or<int64_t>(e.primitive->attrs, "device", 0));
+      const auto device = static_cast<int32_t>(passes::device_of(*e.primitive));
       auto [it, fresh] = by_key.emplace(fmt::format("{}@{}", w->identity(), device), out.size());
       if (fresh) out.push_back({*w, kernels::source_of(*e.primitive), 0, device, e.primitive});
       ++out[it->second].calls;

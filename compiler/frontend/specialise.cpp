@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/ir/substitute.h"
+#include "compiler/ir/type_dims.h"
 
 namespace nimble::frontend {
 namespace {
@@ -83,13 +84,6 @@ Replacement replacement_of(std::set<std::string> symbols, const ImportOptions& o
   return renamed;
 }
 
-void collect_symbols(const ir::Type& t, std::set<std::string>& out) {
-  if (!t) return;
-  for (const ir::Dim& d : t->dims)
-    if (!d.is_any()) out.merge(d.symbols());
-  for (const ir::Type& e : t->elements) collect_symbols(e, out);
-}
-
 ir::Module specialise(ir::Module module, const ImportOptions& options) {
   if (options.shapes.empty() && options.names.empty()) return module;
   ir::FunctionRef main = module.find("main");
@@ -97,7 +91,7 @@ ir::Module specialise(ir::Module module, const ImportOptions& options) {
     throw Error(Status::kInvalidArgument, module.source, "there is no function @main",
                 "name the entry function main");
   std::set<std::string> symbols;
-  for (const ir::VarRef& p : main->parameters) collect_symbols(p->type, symbols);
+  for (const ir::VarRef& p : main->parameters) ir::all_symbols_of(p->type, symbols);
   module.set("main",
              ir::substitute(*main, replacement_of(std::move(symbols), options, module.source)));
   return module;

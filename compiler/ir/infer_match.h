@@ -66,6 +66,9 @@ void match_parameter(const Type& pattern, const Type& actual, const std::set<std
 Type instantiate(const Type& type, const std::set<std::string>& rigid,
                  std::map<std::string, Dim>& bound, const MatchContext& c);
 
+// Replaces symbols, some of them by `?`: what depends on one is `?` itself.
+Dim substitute_any(const Dim& d, const std::map<std::string, Dim>& bound);
+
 // The type of an `if` or match: dims that are equal in both branches stay, others become fresh
 // symbols, inside data types `?`.
 Type join(const Type& a, const Type& b, const std::string& what, const MatchContext& c);

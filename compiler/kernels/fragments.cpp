@@ -14,8 +14,8 @@ namespace {
 using namespace build;
 
 constexpr FragmentRow kRows[] = {
-#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, within, feature) \
-  {Fragment::id, name, DType::a, DType::b, DType::sum, group, within, feature},
+#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, within, feature, held) \
+  {Fragment::id, name, DType::a, DType::b, DType::sum, group, within, feature, held},
 #include "compiler/kernels/Fragments.def"
 };
 

@@ -16,7 +16,7 @@ inline constexpr int64_t kAnyWeight = std::numeric_limits<int64_t>::max();
 inline bool keep_bound(const FragmentRow& row, int64_t most) {
   return row.within == 0 || most <= row.within;
 }
-// Whether a target has the row's own instruction.
+// Whether a target has the row's own instruction, or its own few.
 bool has_instruction(const FragmentRow& row, const kernels::TargetInfo& target);
 // Whether it has others for the row (NIMBLE_FRAGMENT_OTHERWISE).
 bool has_otherwise(const FragmentRow& row, const kernels::TargetInfo& target);

@@ -355,20 +355,8 @@ class Thread {
         return tile_move(s);
       case StmtKind::kTileDot:
         return tile_dot(s);
-      case StmtKind::kWarpDot:
-      case StmtKind::kWarpLoad:
-      case StmtKind::kAsyncCopy:
-      case StmtKind::kAsyncCommit:
-      case StmtKind::kAsyncWait:
-      case StmtKind::kGroupDot:
-      case StmtKind::kGroupFence:
-      case StmtKind::kGroupCommit:
-      case StmtKind::kGroupWait:
-      case StmtKind::kProxyFence:
-      case StmtKind::kSignalInit:
-      case StmtKind::kSignalArrive:
-      case StmtKind::kSignalWait:
-      case StmtKind::kTensorCopy:
+#define NIMBLE_GPU_STATEMENT(id, what) case StmtKind::id:
+#include "compiler/kernels/Statements.def"
         break;  // of launches (interpreter_launch.cpp)
     }
     NIMBLE_UNREACHABLE();

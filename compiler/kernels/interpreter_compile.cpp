@@ -27,7 +27,7 @@ class Compiler {
       for (const Dim& d : f.launch->grid) code_.grid.push_back(dim(d));
       facts_.set("thread", {0, f.launch->threads - 1, 1});
       facts_.set("threads", {f.launch->threads, f.launch->threads, f.launch->threads});
-      for (const char* s : {"block_x", "block_y", "block_z"}) {
+      for (const char* s : kBlockSymbols) {
         slot_of(s);
         facts_.set(s, {0, INT32_MAX, 1});
       }

@@ -5,6 +5,24 @@
 #include "vm/base/error.h"
 
 namespace nimble::kir {
+namespace {
+
+constexpr StmtRow kStatements[] = {
+#define NIMBLE_STATEMENT(id) {StmtKind::id, StmtDevice::kAny, ""},
+#define NIMBLE_CPU_STATEMENT(id, what) {StmtKind::id, StmtDevice::kCpu, what},
+#define NIMBLE_GPU_STATEMENT(id, what) {StmtKind::id, StmtDevice::kGpu, what},
+#include "compiler/kernels/Statements.def"
+};
+
+}  // namespace
+
+std::span<const StmtRow> all_statements() {
+  return kStatements;
+}
+
+const StmtRow& row_of(StmtKind kind) {
+  return kStatements[static_cast<size_t>(kind)];
+}
 
 std::string_view name_of(UnaryOp op) {
   switch (op) {

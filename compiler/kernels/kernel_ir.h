@@ -28,12 +28,12 @@
 // Lanes are a power of two, at most 64. Distinct buffers never overlap in memory.
 //
 // A function with a launch is a GPU's: each of launch.threads threads of each block of the grid
-// runs the body, which may use `block_x`, `block_y`, `block_z` and `thread` (0 ≤ thread <
-// launch.threads); lanes of a warp are kWarpLanes neighbours by number. Its loops are serial or
-// unrolled: what is parallel is written by those symbols. A barrier names who meets there
-// (Together), and so do operations of a whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes
-// come to them alike. A group is kGroupWarps warps, neighbours by number from a multiple of that
-// on; operations of a group (kGroup…) all its threads come to alike.
+// runs the body, which may use kBlockSymbols and `thread` (0 ≤ thread < launch.threads); lanes of a
+// warp are kWarpLanes neighbours by number. Its loops are serial or unrolled: what is parallel is
+// written by those symbols. A barrier names who meets there (Together), and so do operations of a
+// whole warp (kShuffle, kWarpDot, kWarpLoad): all its lanes come to them alike. A group is
+// kGroupWarps warps, neighbours by number from a multiple of that on; operations of a group
+// (kGroup…) all its threads come to alike.
 //
 // A launch's function may end in a loop of steps (LoopKind::kSteps): no block begins one before all
 // blocks have ended the one before, and then each sees what the others have written. What stands
@@ -139,7 +139,7 @@ enum class CompareOp { kEq, kNe, kLt, kLe, kGt, kGe };  // ordered: false on NaN
 
 // Products that a machine sums at once; Fragments.def says what each computes, to the bit.
 enum class Fragment {
-#define NIMBLE_FRAGMENT(id, name, a, b, sum, group, within, feature) id,
+#define NIMBLE_FRAGMENT(id, ...) id,
 #include "compiler/kernels/Fragments.def"
 };
 
@@ -149,7 +149,8 @@ struct FragmentRow {
   DType a, b, sum;           // element types
   int group;                 // lanes of a and of b for one lane of the sum
   int64_t within;            // the size that b must keep for exact sums; 0: any
-  std::string_view feature;  // of a TargetInfo that has an instruction for it; "": none has
+  std::string_view feature;  // of a TargetInfo that has instructions for it; "": none has
+  int held;                  // vector registers beside sums and factors; 0: one instruction is it
 };
 std::span<const FragmentRow> all_fragments();
 // A feature of targets that have other instructions for a row, with its expansion's bits.
@@ -291,62 +292,22 @@ struct Value {
 struct Stmt;
 using StmtRef = std::shared_ptr<const Stmt>;
 
+// What each is says Statements.def.
 enum class StmtKind {
-  kSeq,
-  kFor,
-  kIf,
-  kStore,
-  kSetRegister,
-  kLet,
-  kLetIndex,
-  kPrefetch,
-  kBarrier,
-  kCheck,
-  kTiles,      // a region with matrix registers: `shapes` says which, and how many of their rows
-  kTileZero,   // a matrix register of zeros
-  kTileLoad,   // row r of a matrix register from buffer[index + stride*r], `lanes` elements
-  kTileStore,  // the reverse
-  kTileDot,    // sum(m, n) += Σ over g, j a(m, g*group+j) * b(g, n*group+j), as the fragment's row
-               // says; `tiles` are sum, a, b
-  // Of a function with a launch alone.
-  kWarpDot,    // sum += a b, as the row of `warp_fragment` says; `tiles` are sum, a, b: the first
-               // of each lane's registers, which are neighbours in kRegister buffers whose
-               // elements have as many lanes as a 32-bit register holds
-  kWarpLoad,   // ldmatrix: `count` (1, 2, 4) matrices of 8 rows of 16 bytes from shared memory.
-               // Row r of matrix i begins at buffer[index] as lane 8i + r computes `index`, a
-               // multiple of 16 bytes; into registers tiles[0], …, + count - 1, of 4 bytes each:
-               // lane l holds bytes 4(l mod 4) … of row l / 4, or with `transposed` (2-byte
-               // elements) elements 2(l mod 4) and + 1 of column l / 4
-  kAsyncCopy,  // `lanes` elements (4, 8 or 16 bytes) from buffer[index] in global memory to
-               // to_buffer[to_index] in shared memory, those from `valid` on being zeros. Takes
-               // effect at some time up to the kAsyncWait of its group, for the thread that waits;
-               // for the others of its block behind the next barrier
-  kAsyncCommit,  // this thread's copies since the last one are a group
-  kAsyncWait,    // until all but `count` of this thread's latest groups have taken effect
-  // Of a group of warps. What a product reads in shared memory has been shown to it (kProxyFence)
-  // ahead of a block's barrier; until it is waited for nobody writes that, and nobody reads or
-  // writes its sum but products of the same number of columns into the same registers.
-  kGroupDot,  // sum += a b, as the row of `group_fragment` says, of `columns` columns; `views` are
-              // a and b, `tiles` the first of each thread's registers of the sum, neighbours
-  kGroupFence,   // stands between any other write of registers and a product into them
-  kGroupCommit,  // the products since the last one are a batch
-  kGroupWait,    // until all but `count` of the latest batches are done
-  kProxyFence,   // shows this thread's writes of shared memory until here to products, to copies of
-                 // boxes and to whoever uses a signal that it made
-  // Signals (mbarriers) are words of shared memory that hold nothing else: buffer[index]. A
-  // signal's phase is over when as many arrivals as it was made for have come, and as many bytes as
-  // these said; then the next one begins. What a wait orders is what copies bring, and nothing
-  // else: what threads write for one another still takes a barrier.
-  kSignalInit,    // makes a signal for `count` arrivals a phase; shown (kProxyFence) ahead of a
-                  // block's barrier before its first use
-  kSignalArrive,  // an arrival, for which `count` bytes of copies are to come in this phase, too
-  kSignalWait,    // of a whole block: until the phase of number `phase`, counted from 0, is over:
-                  // the one that goes on or the last one before, since only its parity tells
-  kTensorCopy,    // the box of `map` that begins at `coordinates` to to_buffer[to_index] in shared
-                  // memory, a multiple of eight lines; zeros where it lies beyond the tensor, which
-                  // has elements. Takes effect at some time up to the end of the phase of the
-                  // signal buffer[index] in which it is begun, for all who wait for that
+#define NIMBLE_STATEMENT(id, ...) id,
+#include "compiler/kernels/Statements.def"
 };
+
+// Whose functions may have a statement: a function with a launch is a GPU's.
+enum class StmtDevice { kAny, kCpu, kGpu };
+
+struct StmtRow {
+  StmtKind id;
+  StmtDevice device;
+  std::string_view what;  // in an error of the other device's function; "" if there is none
+};
+std::span<const StmtRow> all_statements();
+const StmtRow& row_of(StmtKind kind);
 
 enum class LoopKind {
   kSerial,
@@ -428,6 +389,8 @@ struct Launch {
   std::array<Dim, 3> grid = {1, 1, 1};
   int threads = 0;
 };
+// The number of the block along each axis, in a body.
+inline constexpr std::array<const char*, 3> kBlockSymbols = {"block_x", "block_y", "block_z"};
 
 struct Function {
   std::string name;                  // the native symbol; unique in an image

@@ -390,11 +390,8 @@ void Warp::statement(const StmtCode& s, Mask mask) {
     case StmtKind::kTensorCopy:
       return tensor_copy(s, mask);
     case StmtKind::kSignalWait:  // a block's (interpreter_launch.cpp)
-    case StmtKind::kTiles:
-    case StmtKind::kTileZero:
-    case StmtKind::kTileLoad:
-    case StmtKind::kTileStore:
-    case StmtKind::kTileDot:
+#define NIMBLE_CPU_STATEMENT(id, what) case StmtKind::id:
+#include "compiler/kernels/Statements.def"
       break;  // of CPUs
   }
   NIMBLE_UNREACHABLE();

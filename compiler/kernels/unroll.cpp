@@ -45,7 +45,7 @@ class Unrolling {
   Unrolling(const Function& f, const std::map<std::string, Dim>& known) : out_(f), symbols_(known) {
     taken_ = {"thread", "threads"};
     if (f.launch) {
-      taken_.insert({"block_x", "block_y", "block_z"});
+      taken_.insert(kBlockSymbols.begin(), kBlockSymbols.end());
       symbols_.insert_or_assign("threads", f.launch->threads);
     }
     taken_.insert(f.contract.symbols.begin(), f.contract.symbols.end());

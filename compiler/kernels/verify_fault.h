@@ -17,4 +17,9 @@ void require(bool condition, fmt::format_string<Args...> format, Args&&... args)
   if (!condition) throw Fault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// Of rules that tell the fault instead; "" if there is none.
+inline void sound(const std::string& fault) {
+  require(fault.empty(), "{}", fault);
+}
+
 }  // namespace nimble::kir

@@ -19,6 +19,7 @@
 
 #include "compiler/ir/builder.h"
 #include "compiler/ir/entry.h"
+#include "compiler/ir/type_dims.h"
 #include "compiler/passes/passes.h"
 #include "vm/base/error.h"
 
@@ -32,13 +33,6 @@ using ir::VarRef;
 
 bool is_expression(const Dim& d) {
   return !d.is_any() && !d.as_constant() && !d.as_symbol();
-}
-
-void collect_symbols(const Type& t, std::set<std::string>* out) {
-  if (!t) return;
-  for (const Dim& d : t->dims)
-    if (!d.is_any()) out->merge(d.symbols());
-  for (const Type& e : t->elements) collect_symbols(e, out);
 }
 
 // Extents inside data values are compared by name alone, while values are taken in.
@@ -57,7 +51,7 @@ void refuse_expressions(const Type& t, const VarRef& parameter, const std::strin
 class Checks {
  public:
   Checks(const ir::Function& f, const std::vector<std::string>& names) : f_(f), names_(names) {
-    for (const VarRef& p : f.parameters) collect_symbols(p->type, &taken_);
+    for (const VarRef& p : f.parameters) ir::all_symbols_of(p->type, taken_);
   }
 
   ir::FunctionRef run() {

@@ -29,17 +29,12 @@ using ir::Type;
 using ir::Var;
 using ir::VarRef;
 
-bool calls(const Expr& e, const std::string& function) {
-  return e.kind == ExprKind::kCall && e.callee && e.callee->is_global() &&
-         e.callee->global == function;
-}
-
 // Parameters that every recursive call passes on unchanged; empty if the function is no loop.
 std::vector<bool> invariant_parameters(const std::string& name, const ir::Function& f) {
   std::vector<bool> invariant(f.parameters.size(), true);
   bool loop = false;
   visit_bindings(*f.body, [&](const Binding& b) {
-    if (!calls(*b.value, name)) return;
+    if (!calls_function(*b.value, name)) return;
     loop = true;
     for (size_t i = 0; i < f.parameters.size(); ++i)
       if (!b.value->args[i].is_var() || b.value->args[i].var != f.parameters[i])
@@ -122,7 +117,7 @@ bool starts_from_outside(const Module& m, const std::string& loop) {
   for (const auto& [name, f] : m.functions)
     visit_bindings(*f->body, [&, caller = name](const Binding& b) {
       const Expr& e = *b.value;
-      if (calls(e, loop) && caller != loop) callers.insert(caller);
+      if (calls_function(e, loop) && caller != loop) callers.insert(caller);
       closure |= e.kind == ExprKind::kClosure && e.callee->global == loop;
       for (const Atom& a : e.args) closure |= a.is_global() && a.global == loop;
     });
@@ -169,7 +164,7 @@ class Hoist {
         o.append({v, ir::make_call("take_row", {all, chain.index}, {}, v->location)});
         return Atom(v);
       }
-      if (!calls(*b.value, name)) return std::nullopt;
+      if (!calls_function(*b.value, name)) return std::nullopt;
       auto call = std::make_shared<Expr>(*b.value);
       call->args.push_back(all);
       o.append({b.var, call});
@@ -180,7 +175,7 @@ class Hoist {
     for (auto& [caller, function] : module_.functions) {
       if (caller == name) continue;
       Rewriter outside([&](const Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
-        if (!calls(*b.value, name)) return std::nullopt;
+        if (!calls_function(*b.value, name)) return std::nullopt;
         Atom value = b.value->args[chain.parameter];
         const Var* current = nullptr;
         for (const Binding* step : chain.steps) {

@@ -33,8 +33,10 @@
 #include "compiler/ir/builder.h"
 #include "compiler/ir/op.h"
 #include "compiler/kernels/template.h"
+#include "compiler/passes/join_in_place_groups.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/kernel_call.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -51,48 +53,6 @@ using ir::VarRef;
 
 constexpr size_t kNowhere = SIZE_MAX;
 constexpr int64_t kGpuAlignment = 16;  // bytes: a GPU's kernels load no less at a time
-
-size_t inputs_of(const Expr& call) {
-  return static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs"));
-}
-
-int64_t device_of(const Expr& invoke) {
-  return ir::attr_or<int64_t>(invoke.primitive->attrs, "device", 0);
-}
-
-bool is_kernel_call(const Expr& e) {
-  return e.op == "memory.invoke_mut" && e.primitive;
-}
-
-bool is_var(const Atom& a, const Var* v) {
-  return a.is_var() && a.var.get() == v;
-}
-
-Dim product(const std::vector<Dim>& dims, size_t begin, size_t end) {
-  Dim p = 1;
-  for (size_t i = begin; i < end; ++i) p = p * dims[i];
-  return p;
-}
-
-Type with_extent(const Type& t, size_t axis, const Dim& extent) {
-  std::vector<Dim> dims = t->dims;
-  dims[axis] = extent;
-  return ir::tensor_type(std::move(dims), t->dtype);
-}
-
-// A concatenation's memory.
-struct Whole {
-  VarRef storage;
-  int64_t number = 0;
-  size_t axis = 0;
-  Type type;      // of all operands together
-  Dim begin = 0;  // where along the axis this concatenation's own part of it begins
-  bool outermost = true;
-
-  Dim inner() const { return product(type->dims, axis + 1, type->dims.size()); }
-  Dim pitch() const { return type->dims[axis] * inner(); }
-  bool contiguous() const { return product(type->dims, 0, axis).is_constant(1); }
-};
 
 // A kernel call that only joins tensors.
 struct Concat {
@@ -192,7 +152,7 @@ class JoinInPlace {
         return o.atom.is_var() && is_var(p.atom, o.atom.var.get());
       });
       if (times == 1) consider(o, c, *whole, at, tensor, calls);  // else: which of its places?
-      if (!o.in_place && !can_copy(o, *whole, device_of(*c.call), tensor)) return false;
+      if (!o.in_place && !can_copy(o, *whole, device_of(*c.call->primitive), tensor)) return false;
       ++(o.in_place ? in_place : copies);
       if (o.in_place) first = std::min({first, o.tensor, o.storage});
     }
@@ -258,7 +218,7 @@ class JoinInPlace {
     o.storage = place(alloc.args[0].var.get());
     if (o.storage >= o.tensor || expr(o.storage).op != "memory.alloc_storage" ||
         uses(alloc.args[0].var.get()) != 1 ||
-        ir::attr<int64_t>(expr(o.storage).attrs, "device") != device_of(*c.call))
+        ir::attr<int64_t>(expr(o.storage).attrs, "device") != device_of(*c.call->primitive))
       return;
     if (is_var(result_, v)) return;
     // Kernels of this block alone may use it, one of them to write it.
@@ -278,13 +238,13 @@ class JoinInPlace {
         o.readers.push_back(i);
     }
     if (o.kernel == kNowhere || o.kernel > tensor ||
-        device_of(expr(o.kernel)) != device_of(*c.call))
+        device_of(*expr(o.kernel).primitive) != device_of(*c.call->primitive))
       return;
     // Later readers need that nothing takes the whole's memory over.
     if (!o.readers.empty() && o.readers.back() > at &&
         (!whole.outermost || !is_read_by_kernels(c.result.get(), at)))
       return;
-    if (whole.contiguous() && !is_aligned(o, whole, device_of(*c.call))) return;
+    if (whole.contiguous() && !is_aligned(o, whole, device_of(*c.call->primitive))) return;
     o.part =
         whole.contiguous() ? o.atom.var : ir::make_var(v->name, type_in(o, whole), v->location);
     // A kernel may have several operands of a concatenation, also as operand and result.
@@ -338,13 +298,13 @@ class JoinInPlace {
     }
     if (!is_aligned(o, whole, device)) return false;
     return whole.contiguous() ||
-           kernels::template_for(*context_.workloads->of(*copy_group(o.type, whole, device)),
+           kernels::template_for(*context_.workloads->of(*pitched_copy(o.type, whole, device)),
                                  context_.target_of(device)) != nullptr;
   }
 
   // Whether the template that serves a call's group serves another one in its place.
   bool serves_as_well(const Expr& call, const ir::Function& other) const {
-    const kernels::TargetInfo& target = context_.target_of(device_of(call));
+    const kernels::TargetInfo& target = context_.target_of(device_of(*call.primitive));
     const auto* own = kernels::template_for(*context_.workloads->of(*call.primitive), target);
     return own && kernels::template_for(*context_.workloads->of(other), target) == own;
   }
@@ -372,94 +332,6 @@ class JoinInPlace {
       return !can_fail(d) &&
              std::includes(known.begin(), known.end(), symbols.begin(), symbols.end());
     });
-  }
-
-  // ---- groups
-
-  // The call's group with result `v` as the first elements of the whole's rows; null if the group
-  // does not make it but passes it through.
-  static ir::FunctionRef with_pitched_result(const Expr& call, const Var* v, const Whole& whole) {
-    const Dim& extent = whole.type->dims[whole.axis];
-    const ir::Function& group = *call.primitive;
-    size_t which = kNowhere;
-    for (size_t i = inputs_of(call); i < call.args.size(); ++i)
-      if (is_var(call.args[i], v)) which = i - inputs_of(call);
-    ir::BlockBuilder body;
-    const Expr* tuple = nullptr;
-    for (const Binding& b : group.body->bindings) {
-      const bool last = is_var(group.body->result, b.var.get());
-      if (last && b.value->kind == ir::ExprKind::kTuple)
-        tuple = b.value.get();
-      else
-        body.append(b);
-    }
-    std::vector<Atom> results = tuple ? tuple->args : std::vector<Atom>{group.body->result};
-    if (which >= results.size() || !results[which].is_var()) return nullptr;
-    const VarRef value = results[which].var;
-    if (value->type->kind != ir::TypeKind::kTensor || value->type->dims != v->type->dims)
-      return nullptr;
-    for (const VarRef& p : group.parameters)
-      if (p == value) return nullptr;
-    const Expr* made = nullptr;
-    for (const Binding& b : group.body->bindings)
-      if (b.var == value) made = b.value.get();
-    if (!made || ir::traits_of(*made).in_out) return nullptr;
-    const VarRef part =
-        body.call("pitched", {value},
-                  {{"axis", static_cast<int64_t>(whole.axis)}, {"extent", extent}}, value->name);
-    part->type = with_extent(value->type, whole.axis, extent);
-    if (!tuple)
-      return ir::make_function_of(group.parameters, body.finish(part), part->type, group.attrs,
-                                  group.location);
-    results[which] = part;
-    std::vector<Type> types;
-    for (const Atom& a : results) types.push_back(ir::type_of(a));
-    const VarRef all = body.bind(ir::make_tuple(std::move(results)), "results");
-    all->type = ir::tuple_type(std::move(types));
-    return ir::make_function_of(group.parameters, body.finish(all), all->type, group.attrs,
-                                group.location);
-  }
-
-  // The call's group with `v` read from the whole's rows.
-  static ir::FunctionRef with_pitched_operand(const Expr& call, const Var* v, const Whole& whole) {
-    const size_t axis = whole.axis;
-    const ir::Function& group = *call.primitive;
-    std::vector<VarRef> parameters = group.parameters;
-    ir::BlockBuilder body;
-    for (size_t i = 0; i < inputs_of(call); ++i) {
-      if (!is_var(call.args[i], v)) continue;
-      if (i >= parameters.size() || parameters[i]->type->dims != v->type->dims) return nullptr;
-      const VarRef own = parameters[i];
-      if (is_var(group.body->result, own.get())) return nullptr;
-      parameters[i] = ir::make_var(own->name, with_extent(own->type, axis, whole.type->dims[axis]),
-                                   own->location);
-      const auto slice = ir::make_call("slice", {parameters[i]},
-                                       {{"axes", std::vector<int64_t>{static_cast<int64_t>(axis)}},
-                                        {"starts", std::vector<Dim>{0}},
-                                        {"ends", std::vector<Dim>{own->type->dims[axis]}}},
-                                       own->location);
-      body.append({own, slice});
-    }
-    for (const Binding& b : group.body->bindings) body.append(b);
-    return ir::make_function_of(std::move(parameters), body.finish(group.body->result),
-                                group.result_type, group.attrs, group.location);
-  }
-
-  static ir::FunctionRef copy_group(const Type& type, const Whole& whole, int64_t device) {
-    const VarRef p = ir::make_var("p0", type);
-    ir::BlockBuilder body;
-    VarRef y = body.call("cast", {p}, {{"dtype", type->dtype}});
-    y->type = type;
-    if (!whole.contiguous()) {
-      const Dim& extent = whole.type->dims[whole.axis];
-      const VarRef part = body.call(
-          "pitched", {y}, {{"axis", static_cast<int64_t>(whole.axis)}, {"extent", extent}});
-      part->type = with_extent(type, whole.axis, extent);
-      y = part;
-    }
-    ir::Attrs attrs = {{"primitive", true}};
-    if (device != 0) attrs["device"] = device;
-    return ir::make_function_of({p}, body.finish(y), y->type, attrs);
   }
 
   // ---- the new block
@@ -602,9 +474,9 @@ class JoinInPlace {
     const Type type = type_in(o, whole);
     const VarRef part = ir::make_var("part", type, call.location);
     to.push_back({part, part_of(o, whole, type, call.location)});
-    const int64_t device = device_of(call);
+    const int64_t device = device_of(*call.primitive);
     auto e = std::make_shared<Expr>(*ir::make_call("memory.invoke_mut", {}, {}, call.location));
-    e->primitive = copy_group(o.type, whole, device);
+    e->primitive = pitched_copy(o.type, whole, device);
     std::vector<Atom> args = {o.atom};
     append_extents(*e->primitive, call.location, args, to);
     e->attrs["inputs"] = static_cast<int64_t>(args.size());

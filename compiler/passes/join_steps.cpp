@@ -46,11 +46,6 @@ struct Loop {
   bool tuple = false;
 };
 
-bool calls(const Expr& e, const std::string& function) {
-  return e.kind == ExprKind::kCall && e.callee && e.callee->is_global() &&
-         e.callee->global == function;
-}
-
 bool is_call(const Expr* e, std::string_view op) {
   return e && e->kind == ExprKind::kCall && !e->callee && !e->primitive && e->op == op;
 }
@@ -119,7 +114,8 @@ class LoopMatcher {
 
   bool match_step(const ir::Block& b) {
     const Expr* rest = find(b, b.result);
-    if (!rest || !calls(*rest, name_) || rest->args.size() != f_.parameters.size()) return false;
+    if (!rest || !calls_function(*rest, name_) || rest->args.size() != f_.parameters.size())
+      return false;
     // The cell is the one operator that has such a twin.
     const Binding* cell = nullptr;
     for (const Binding& binding : b.bindings)

@@ -54,10 +54,6 @@ Atom transpose(const Atom& a, const Axes& axes, const std::string& hint, const i
   return v;
 }
 
-bool is_self_call(const Expr& e, const std::string& name) {
-  return e.kind == ExprKind::kCall && e.callee && e.callee->is_global() && e.callee->global == name;
-}
-
 // Which parameters of a loop grow along another axis than the first, from call to call of itself.
 Orders grown_parameters(const std::string& name, const ir::Function& f) {
   std::map<const ir::Var*, size_t> parameters;
@@ -71,7 +67,7 @@ Orders grown_parameters(const std::string& name, const ir::Function& f) {
       if (p != parameters.end() && ir::attr<int64_t>(b.value->attrs, "axis") != 0)
         grown[b.var.get()] = {p->second, ir::attr<int64_t>(b.value->attrs, "axis")};
     }
-    if (!is_self_call(e, name)) return;
+    if (!calls_function(e, name)) return;
     for (const auto& [var, place] : grown) {
       const Atom& passed = e.args[place.first];
       if (passed.is_var() && passed.var.get() == var)

@@ -19,6 +19,7 @@
 #include "compiler/ir/infer.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/kernel_call.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -61,9 +62,8 @@ class InPlace {
       ir::ExprRef now = nested(bindings[i].value);
       nested_changed |= now != bindings[i].value;
       bindings[i].value = now;
-      if (e.op != "memory.invoke_mut" || !e.primitive || !elementwise(*e.primitive)) continue;
-      const auto inputs = static_cast<size_t>(ir::attr<int64_t>(e.attrs, "inputs"));
-      if (e.args.size() != inputs + 1 || !e.args.back().is_var()) continue;
+      if (!is_kernel_call(e) || !elementwise(*e.primitive)) continue;
+      if (e.args.size() != inputs_of(e) + 1 || !e.args.back().is_var()) continue;
       auto out = at.find(e.args.back().var.get());
       if (out == at.end()) continue;
       const Expr& tensor = *bindings[out->second].value;

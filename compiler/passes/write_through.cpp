@@ -29,6 +29,7 @@
 #include "compiler/kernels/template.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/support/kernel_call.h"
 #include "compiler/passes/support/rewrite.h"
 
 namespace nimble::passes {
@@ -42,7 +43,7 @@ using ir::Expr;
 using ir::Var;
 
 bool is_copy(const Expr& e) {
-  if (e.op != "memory.invoke_mut" || !e.primitive || e.args.size() != 2) return false;
+  if (!is_kernel_call(e) || e.args.size() != 2) return false;
   const auto& bindings = e.primitive->body->bindings;
   return bindings.size() == 1 && bindings[0].value->op == "cast" &&
          !e.primitive->attrs.contains("scalars") && e.args[0].is_var() && e.args[1].is_var() &&
@@ -54,10 +55,6 @@ bool reads_nothing(const Expr& e) {
   static const std::set<std::string> kNames = {"memory.row_view", "memory.reshape",
                                                "memory.alloc_tensor", "memory.alloc_storage"};
   return kNames.contains(e.op) || is_scalar_op(e);
-}
-
-int64_t device_of(const Expr& invoke) {
-  return ir::attr_or<int64_t>(invoke.primitive->attrs, "device", 0);
 }
 
 class WriteThrough {
@@ -104,7 +101,7 @@ class WriteThrough {
     if (group == SIZE_MAX || uses_[value] != 2 + reads) return 0;
     if (reads > 0 && value->type->dims != row->type->dims) return 0;
     const Expr& call = *all[group].value;
-    if (device_of(call) != device_of(e) || !apart(call, all[view])) return 0;
+    if (device_of(*call.primitive) != device_of(*e.primitive) || !apart(call, all[view])) return 0;
     for (const Atom& a : all[view].value->args)
       if (const size_t at = a.is_var() ? find(a.var.get()) : copy; at != copy && at > group)
         return 0;
@@ -144,18 +141,17 @@ class WriteThrough {
     const Expr& call = *all[group].value;
     // What takes over its operand's memory has one result.
     if (call.attrs.contains("consumes")) return 0;
-    if (device_of(call) != device_of(e) || !apart(call, all[view])) return 0;
+    if (device_of(*call.primitive) != device_of(*e.primitive) || !apart(call, all[view])) return 0;
     for (const Atom& a : all[view].value->args)
       if (const size_t at = a.is_var() ? place(all, a.var.get(), copy) : copy;
           at != copy && at > group)
         return 0;
     // Of two results in the same rows the kernel might store either last.
     const Var* x = root_of(row);
-    const auto inputs = static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs"));
-    for (size_t i = inputs; i < call.args.size(); ++i)
+    for (size_t i = inputs_of(call); i < call.args.size(); ++i)
       if (const Var* other = root_of(call.args[i].var.get()); !other || other == x) return 0;
     const ir::FunctionRef twice = with_result_again(*call.primitive, *result_of(call, value));
-    const kernels::TargetInfo& target = context_.target_of(device_of(e));
+    const kernels::TargetInfo& target = context_.target_of(device_of(*e.primitive));
     const auto* own = kernels::template_for(*context_.workloads->of(*call.primitive), target);
     if (!own || kernels::template_for(*context_.workloads->of(*twice), target) != own) return 0;
 
@@ -177,8 +173,8 @@ class WriteThrough {
 
   // Which result of a kernel call `value` is.
   static std::optional<size_t> result_of(const Expr& call, const Var* value) {
-    if (call.op != "memory.invoke_mut" || !call.primitive) return {};
-    const auto inputs = static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs"));
+    if (!is_kernel_call(call)) return {};
+    const size_t inputs = inputs_of(call);
     for (size_t i = inputs; i < call.args.size(); ++i)
       if (call.args[i].is_var() && call.args[i].var.get() == value) return i - inputs;
     return {};
@@ -227,8 +223,7 @@ class WriteThrough {
 
   // A kernel call whose one result is `value`.
   static bool writes_only(const Expr& call, const Var* value) {
-    return call.op == "memory.invoke_mut" && call.primitive &&
-           call.args.size() == static_cast<size_t>(ir::attr<int64_t>(call.attrs, "inputs")) + 1 &&
+    return is_kernel_call(call) && call.args.size() == inputs_of(call) + 1 &&
            call.args.back().is_var() && call.args.back().var.get() == value;
   }
 
@@ -236,7 +231,7 @@ class WriteThrough {
   // other memory, and at most reads the value, which `reads` counts.
   bool may_follow(const Expr& e, const Var* value, const Var* row, int* reads) const {
     if (reads_nothing(e)) return true;
-    if (e.op != "memory.invoke_mut") return false;
+    if (!is_kernel_call(e)) return false;
     const Var* x = root_of(row);
     for (const Atom& a : e.args) {
       if (!is_tensor(a)) continue;
@@ -253,7 +248,7 @@ class WriteThrough {
   bool apart(const Expr& call, const Binding& view) const {
     const Var* x = root_of(view.var.get());
     if (!x) return false;
-    const auto inputs = ir::attr<int64_t>(call.attrs, "inputs");
+    const auto inputs = static_cast<int64_t>(inputs_of(call));
     return std::all_of(call.args.begin(), call.args.begin() + inputs, [&](const Atom& a) {
       if (!is_tensor(a)) return true;
       const Var* read = root_of(a.var.get());

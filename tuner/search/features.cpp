@@ -54,7 +54,7 @@ class Walk {
       values_[f.contract.symbols[i]] = symbols[i];
     values_["threads"] = threads;
     values_["thread"] = 0;
-    for (const char* block : {"block_x", "block_y", "block_z"}) values_[block] = 0;
+    for (const char* block : kir::kBlockSymbols) values_[block] = 0;
     statement(*f.body, 1);
   }
 

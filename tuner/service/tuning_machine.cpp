@@ -34,11 +34,18 @@ GpuFacts gpu_that_runs(const kernels::TargetInfo& target) {
   return gpu;
 }
 
-// A card of an architecture that has less shared memory than the table's: what all that run such
-// code have, since a hardware's record does not say.
+// A card of another capability than the code's may have less shared memory than the code's row,
+// and a hardware's record does not say. It has what the rows of assembly that it runs say: that is
+// what all such cards have.
 int64_t shared_bytes_of(const kernels::TargetInfo& target, int capability) {
-  if (gpu_target(target.level)->capability == capability) return target.shared_bytes;
-  return std::min(target.shared_bytes, kernels::target_by_name("compute_80").shared_bytes);
+  int64_t least = target.shared_bytes;
+  if (gpu_target(target.level)->capability == capability) return least;
+  for (const kernels::TargetRow& row : kernels::all_targets()) {
+    const std::optional<GpuTarget> code = gpu_target(row.info.level);
+    if (code && code->assembly && code->runs_on(capability))
+      least = std::min(least, row.info.shared_bytes);
+  }
+  return least;
 }
 
 std::string best_level_of(const db::Hardware& hardware, int capability) {

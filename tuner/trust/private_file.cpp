@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "vm/base/error.h"
+#include "vm/base/file_descriptor.h"
 
 namespace nimble::trust {
 namespace {
@@ -19,20 +20,6 @@ namespace {
   throw Error(Status::kIo, path, fmt::format("cannot {} ({})", what, std::strerror(errno)),
               "check the permissions of the folder");
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 void check_rights(const std::string& path, const struct stat& info, Privacy privacy) {
   const bool of_user = info.st_uid == ::geteuid();
@@ -63,7 +50,7 @@ void write_all(int fd, std::span<const uint8_t> bytes, const std::string& path) 
 
 std::optional<SecretBytes> read_private(const std::string& path, Privacy privacy, size_t limit) {
   // Without O_NONBLOCK a pipe in its place would be waited for.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (fd.get() < 0) {
     if (errno == ENOENT) return std::nullopt;
     if (errno == ELOOP)
@@ -119,7 +106,7 @@ void write_private(const std::string& path, std::span<const uint8_t> bytes, mode
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
   ::unlink(temporary.c_str());  // of a process that died
   {
-    const Descriptor fd(
+    const FileDescriptor fd(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
     if (fd.get() < 0) fail(path, "be written");
     try {
@@ -139,8 +126,8 @@ void write_private(const std::string& path, std::span<const uint8_t> bytes, mode
     throw Error(Status::kInvalidArgument, path, "exists already", "choose another name");
   errno = code;
   if (!named) fail(path, "be written");
-  const Descriptor folder(::open(std::filesystem::path(path).parent_path().c_str(),
-                                 O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor folder(::open(std::filesystem::path(path).parent_path().c_str(),
+                                     O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0 && ::fsync(folder.get()) != 0 && errno != EINVAL) fail(path, "be synced");
 }
 

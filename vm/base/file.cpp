@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "vm/base/error.h"
+#include "vm/base/file_descriptor.h"
 
 namespace nimble {
 namespace {
@@ -50,26 +51,6 @@ const char* remedy_of(int code) {
               fmt::format("cannot {}: {}", action, std::strerror(code)), remedy_of(code));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  // Closes now and returns errno or 0: a network file system may report a full disk only here.
-  int close() {
-    const int code = ::close(fd_) == 0 ? 0 : errno;
-    fd_ = -1;
-    return code;
-  }
-
- private:
-  int fd_;
-};
-
 // Opens a regular file for reading and tells its size.
 int open_regular(const std::string& path, size_t* size) {
   // Without waiting: a FIFO would keep us until somebody writes to it.
@@ -102,7 +83,7 @@ size_t read_all(int fd, void* to, size_t size, const std::string& path) {
 template <typename Container>
 Container read_whole(const std::string& path) {
   size_t size = 0;
-  Descriptor fd(open_regular(path, &size));
+  FileDescriptor fd(open_regular(path, &size));
   Container out;
   out.resize(size);
   out.resize(read_all(fd.get(), out.data(), size, path));
@@ -184,7 +165,7 @@ class Draft {
 
  private:
   std::string target_, folder_, name_;
-  std::optional<Descriptor> fd_;
+  std::optional<FileDescriptor> fd_;
 };
 
 }  // namespace
@@ -198,7 +179,7 @@ std::string read_text_file(const std::string& path) {
 
 FileCopy copy_file(const std::string& path, uint64_t limit, const std::string& remedy) {
   size_t size = 0;
-  Descriptor fd(open_regular(path, &size));
+  FileDescriptor fd(open_regular(path, &size));
   FileCopy out;
   uint8_t* memory = own_memory(size, limit, path, remedy, &out.owner);
   out.bytes = {memory, read_all(fd.get(), memory, size, path)};
@@ -216,7 +197,7 @@ FileCopy copy_bytes(std::span<const uint8_t> bytes, uint64_t limit, const std::s
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   size_t size = 0;
-  Descriptor fd(open_regular(path, &size));
+  FileDescriptor fd(open_regular(path, &size));
   const std::shared_ptr<MappedFile> file(new MappedFile);  // first: a mapping must have an owner
   if (size == 0) return file;
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -248,7 +229,7 @@ void write_file_atomically(const std::string& path,
   if (code != 0) fail(path, "write", code);
   // The new contents are in place; syncing the folder makes the rename itself durable. Some file
   // systems refuse to sync a folder (EINVAL), which is no failure of ours.
-  Descriptor dir(::open(draft.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor dir(::open(draft.folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.get() >= 0 && ::fsync(dir.get()) != 0 && errno != EINVAL)
     fail(path, "sync the folder of the file", errno);
 }

@@ -8,6 +8,7 @@
 #include "vm/base/checked.h"
 #include "vm/base/element.h"
 #include "vm/base/hash.h"
+#include "vm/executable/assembler_lexer.h"
 #include "vm/executable/opcodes.h"
 
 namespace nimble::exec {
@@ -93,15 +94,13 @@ std::string constant_text(const Constant& c, size_t index, const DisassembleOpti
 std::string symbol_text(const KernelContract& contract, uint32_t index) {
   if (index >= contract.symbols.size() || contract.symbols[index].size() > kLongestReference)
     return fmt::format("<symbol {}>", index);
-  static constexpr std::string_view kReserved[] = {
-      "in",   "out", "inout",   "scalar", "scratch",  "dispatch", "native", "vendor",  "host",
-      "ceil", "mod", "threads", "source", "workload", "symbols",  "device", "portable"};
+  static constexpr std::string_view kFeatures[] = {"ceil", "mod", "threads"};
   const std::string& name = contract.symbols[index];
-  const bool bare =
-      !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
-      std::find(std::begin(kReserved), std::end(kReserved), name) == std::end(kReserved) &&
-      std::all_of(name.begin(), name.end(),
-                  [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+  const bool bare = !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
+                    !begins_kernel_statement(name) &&
+                    std::ranges::find(kFeatures, name) == std::end(kFeatures) &&
+                    std::all_of(name.begin(), name.end(),
+                                [](unsigned char c) { return std::isalnum(c) || c == '_'; });
   return bare ? name : quoted(name);
 }
 

@@ -7,8 +7,8 @@
 //   scalar STRING PROGRAM
 //   kernel STRING {
 //     source STRING   workload STRING   symbols NAME …   device dN
-//     in [rows] DTYPE (PROGRAM, …)   out … (…)   inout … (…)   scalar NAME
-//     scratch PROGRAM
+//     in [rows] DTYPE (PROGRAM, …)   out … (…)   inout … (…)   scalar NAME   data
+//     require PROGRAM   scratch PROGRAM
 //     dispatch { NODE: IMPLEMENTATION      a leaf
 //                NODE: FEATURE <= N ? NODE : NODE   … == … }
 //     native|vendor|host|portable STRING [template STRING] [config STRING] [threads N] [divisible]
@@ -31,13 +31,13 @@
 // `rows`: surplus leading axes of the tensor are multiplied into the first dim. PROGRAM is a dim
 // program in postfix, [a0 4 *]; [2->3: a0 a1 1] where its counts of arguments and results do not
 // follow from the code. FEATURE is NAME, ceil(NAME, N), mod(NAME, N), NAME * NAME or `threads`,
-// NAME a symbol of the contract, quoted if it is no plain word. A launch on a GPU is the blocks
-// along each axis, the threads of a block, the bytes of its shared memory, its tensor maps (each
-// the number of a tensor, and of each axis, innermost first, the extent and the elements of a box)
-// and perhaps the number of steps that the grid does. Operands: registers r3, lists (r1, r2),
-// integers, integer lists [1, 2], constants c0 or c"name", functions f0 or f"name", kernels k0 or
-// k"name", texts t0, targets @LABEL (a number is the instruction's index), dtypes by name, devices
-// d0.
+// NAME a symbol of the contract, quoted if it is no plain word or one of a kernel's statements. A
+// launch on a GPU is the blocks along each axis, the threads of a block, the bytes of its shared
+// memory, its tensor maps (each the number of a tensor, and of each axis, innermost first, the
+// extent and the elements of a box) and perhaps the number of steps that the grid does. Operands:
+// registers r3, lists (r1, r2), integers, integer lists [1, 2], constants c0 or c"name", functions
+// f0 or f"name", kernels k0 or k"name", texts t0, targets @LABEL (a number is the instruction's
+// index), dtypes by name, devices d0.
 #pragma once
 
 #include <cstdint>

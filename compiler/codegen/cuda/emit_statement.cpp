@@ -108,9 +108,8 @@ void CudaEmitter::signature() {
            bind_symbol("thread", bind("i32", "(i32)threadIdx.x"), {0, f_.launch->threads - 1, 1});
            for (size_t axis = 0; axis < 3; ++axis) {
              const int64_t blocks = facts_.range(f_.launch->grid[axis]).high;
-             const char letter = "xyz"[axis];
-             bind_symbol(fmt::format("block_{}", letter),
-                         bind("i32", fmt::format("(i32)blockIdx.{}", letter)),
+             bind_symbol(kir::kBlockSymbols[axis],
+                         bind("i32", fmt::format("(i32)blockIdx.{}", "xyz"[axis])),
                          {0, std::max<int64_t>(0, std::min(exec::kMaxGrid[axis], blocks) - 1), 1});
            }
            place_buffers();
@@ -206,11 +205,8 @@ void CudaEmitter::statement(const kir::Stmt& s) {
     case StmtKind::kSignalWait:
     case StmtKind::kTensorCopy:
       return signal_statement(s);
-    case StmtKind::kTiles:
-    case StmtKind::kTileZero:
-    case StmtKind::kTileLoad:
-    case StmtKind::kTileStore:
-    case StmtKind::kTileDot:
+#define NIMBLE_CPU_STATEMENT(id, what) case StmtKind::id:
+#include "compiler/kernels/Statements.def"
       refuse("matrix registers of a CPU");
   }
 }

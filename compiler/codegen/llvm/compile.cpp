@@ -40,7 +40,6 @@
 #include "compiler/kernels/unroll.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
-#include "vm/executable/check_status.h"
 
 namespace nimble::codegen {
 namespace {
@@ -277,17 +276,6 @@ std::vector<CompiledObject> compile_parallel(std::span<const kir::Function> func
     };
   });
   return objects;
-}
-
-std::string check_message(const kir::Function& f, int32_t status) {
-  std::string message;
-  const auto walk = [&](const auto& self, const kir::Stmt& s) -> void {
-    if (s.kind == kir::StmtKind::kCheck && exec::check_status(s.message) == status)
-      message = s.message;
-    for (const kir::StmtRef& b : s.body) self(self, *b);
-  };
-  walk(walk, *f.body);
-  return message;
 }
 
 namespace {

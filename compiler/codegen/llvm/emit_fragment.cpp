@@ -70,7 +70,7 @@ int widest_i16(const kernels::TargetInfo& target) {
 
 // Whether one instruction is the row, in all widths.
 bool is_instruction(const kir::FragmentRow& row, const kernels::TargetInfo& target) {
-  return row.id != kir::Fragment::kU8S7Quads && kir::has_instruction(row, target);
+  return row.held == 0 && kir::has_instruction(row, target);
 }
 
 // The widest sums that there is a way for; 0: only the expansion.

@@ -179,20 +179,8 @@ void Emitter::statement(const kir::Stmt& s) {
     case StmtKind::kTileStore:
     case StmtKind::kTileDot:
       return tile_statement(s);
-    case StmtKind::kWarpDot:
-    case StmtKind::kWarpLoad:
-    case StmtKind::kAsyncCopy:
-    case StmtKind::kAsyncCommit:
-    case StmtKind::kAsyncWait:
-    case StmtKind::kGroupDot:
-    case StmtKind::kGroupFence:
-    case StmtKind::kGroupCommit:
-    case StmtKind::kGroupWait:
-    case StmtKind::kProxyFence:
-    case StmtKind::kSignalInit:
-    case StmtKind::kSignalArrive:
-    case StmtKind::kSignalWait:
-    case StmtKind::kTensorCopy:
+#define NIMBLE_GPU_STATEMENT(id, what) case StmtKind::id:
+#include "compiler/kernels/Statements.def"
       NIMBLE_UNREACHABLE("a GPU's statement in {}", f_->name);
   }
 }

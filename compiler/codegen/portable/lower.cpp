@@ -160,20 +160,8 @@ class Lowering {
       case StmtKind::kTileStore:
       case StmtKind::kTileDot:
         NIMBLE_UNREACHABLE("matrix registers, which were expanded");
-      case StmtKind::kWarpDot:
-      case StmtKind::kWarpLoad:
-      case StmtKind::kAsyncCopy:
-      case StmtKind::kAsyncCommit:
-      case StmtKind::kAsyncWait:
-      case StmtKind::kGroupDot:
-      case StmtKind::kGroupFence:
-      case StmtKind::kGroupCommit:
-      case StmtKind::kGroupWait:
-      case StmtKind::kProxyFence:
-      case StmtKind::kSignalInit:
-      case StmtKind::kSignalArrive:
-      case StmtKind::kSignalWait:
-      case StmtKind::kTensorCopy:
+#define NIMBLE_GPU_STATEMENT(id, what) case StmtKind::id:
+#include "compiler/kernels/Statements.def"
         NIMBLE_UNREACHABLE("a GPU's statement");
     }
     memo_.clear();

@@ -8,7 +8,7 @@
 namespace nimble::codegen {
 
 // `f` must be well formed (kir::verify). The result passes exec::verify_portable for f's contract
-// and gives the same status codes as native code (check_message). It is the kernel of one thread:
+// and gives the same status codes as native code (check_status.h). It is the kernel of one thread:
 // `thread` is 0, `threads` 1, barriers vanish. Error(kUnsupported) for loops over a GPU's axes,
 // and for a kernel whose unrolled code would exceed the form's limits.
 exec::PortableKernel to_portable(const kir::Function& f);

@@ -488,8 +488,6 @@ TEST(Native, FailedChecksReturnTheStatusOfTheirMessage) {
     }
     EXPECT_EQ(out[2], 7);
   }
-  EXPECT_EQ(check_message(f, exec::check_status("index too large")), "index too large");
-  EXPECT_EQ(check_message(f, 3), "");
 }
 
 }  // namespace

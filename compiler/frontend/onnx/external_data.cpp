@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "vm/base/error.h"
+#include "vm/base/file_descriptor.h"
 
 namespace nimble::frontend::onnx {
 namespace {
@@ -26,22 +27,6 @@ constexpr const char* kRemedy = "keep the data in plain files in the model's fol
 [[noreturn]] void refuse(const std::string& place, const std::string& problem) {
   throw Error(Status::kCorrupt, place, problem, kRemedy);
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { reset(-1); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void reset(int fd) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
 
 std::vector<std::string> components_of(const std::string& location, const std::string& place) {
   if (location.empty()) refuse(place, "the external data has no location");
@@ -90,7 +75,7 @@ ExternalData::Bytes map_file(const std::string& folder, const std::string& locat
                 fmt::format("cannot {} the external file {}: {}", what, path, std::strerror(code)),
                 "copy all files of the model together");
   };
-  Descriptor at(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileDescriptor at(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (at.get() < 0) system_error("open the folder of");
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool last = i + 1 == parts.size();

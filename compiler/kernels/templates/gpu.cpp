@@ -18,8 +18,7 @@ using kir::StmtRef;
 using kir::ValueRef;
 
 Dim block(int axis) {
-  static constexpr const char* kNames[] = {"block_x", "block_y", "block_z"};
-  return Dim::symbol(kNames[axis]);
+  return Dim::symbol(kir::kBlockSymbols.at(static_cast<size_t>(axis)));
 }
 
 Dim thread() {

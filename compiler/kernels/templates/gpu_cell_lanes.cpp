@@ -20,6 +20,11 @@ std::vector<Knob> GpuCellShape::knobs() {
   return {int_knob("units", {4, 8, 16, 32}), std::move(rows), int_knob("threads", {128, 256, 512})};
 }
 
+int64_t GpuCellShape::default_rows(const Dim& batch) {
+  const auto known = batch.as_constant();
+  return known && *known <= 1 ? 1 : known && *known <= 2 ? 2 : 4;
+}
+
 GpuCellShape GpuCellShape::of(const Config& c) {
   return {knob_int(c, "units"), knob_int(c, "rows"), static_cast<int>(knob_int(c, "threads"))};
 }

@@ -17,6 +17,8 @@ struct GpuCellShape {
   int threads;
 
   static std::vector<Knob> knobs();
+  // Of a batch: four, or less if it is known to be less.
+  static int64_t default_rows(const Dim& batch);
   static GpuCellShape of(const Config& c);
   Config config() const;
   // Powers of two, rows at most 16, and a block's threads.

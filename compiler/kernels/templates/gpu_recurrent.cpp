@@ -16,17 +16,14 @@
 // launch.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_cell_lanes.h"
 #include "compiler/kernels/templates/gpu_loops.h"
-#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
-#include "vm/base/checked.h"
-#include "vm/base/error.h"
 
 namespace nimble::kernels {
 
@@ -50,29 +47,6 @@ std::optional<RecurrentCell> analyse(const Workload& w) {
 
 bool needs_all_resets(const RecurrentCell& cell) {
   return !cell.lstm && !cell.linear_before_reset;
-}
-
-bool fits(const RecurrentCell& cell, const Shape& s, const TargetInfo& t) {
-  if (!s.well_formed()) return false;
-  const int64_t columns = GpuCellLanes::columns_of(cell, s.units);
-  if (kPlaces * s.units / columns > kir::kWarpLanes || columns * s.rows > 64 ||
-      cell.hidden / s.units >= gpu::kMaxBlocksAcross)
-    return false;
-  std::vector<gpu::SharedPart> shared = {{cell.dtype, GpuCellLanes::partial_elements(s)}};
-  if (needs_all_resets(cell)) {
-    shared.push_back({cell.dtype, s.rows * cell.hidden});
-    shared.push_back({cell.dtype, s.rows * s.units});
-  }
-  return gpu::shared_bytes(shared) <= t.shared_bytes;
-}
-
-// Eight units are a sector of 32 bytes of f32 in each row of the weights: as many blocks as can be
-// without reading more than they need.
-std::optional<Shape> default_shape(const RecurrentCell& cell, const TargetInfo& t) {
-  const auto batch = cell.batch.as_constant();
-  for (int64_t rows = batch && *batch <= 1 ? 1 : batch && *batch <= 2 ? 2 : 4; rows >= 1; rows /= 2)
-    if (const Shape s{8, rows, 256}; fits(cell, s, t)) return s;
-  return {};
 }
 
 class StepLowering : GpuCellLanes {
@@ -290,35 +264,45 @@ class StepLowering : GpuCellLanes {
   std::vector<BufferRef> shared_;
 };
 
+class Step final : public GpuCell {
+ public:
+  explicit Step(RecurrentCell cell) : cell_(std::move(cell)) {}
+
+  bool fits(const Shape& s, const TargetInfo& t) const override {
+    if (!s.well_formed()) return false;
+    const int64_t columns = GpuCellLanes::columns_of(cell_, s.units);
+    if (kPlaces * s.units / columns > kir::kWarpLanes || columns * s.rows > 64 ||
+        cell_.hidden / s.units >= gpu::kMaxBlocksAcross)
+      return false;
+    std::vector<gpu::SharedPart> shared = {{cell_.dtype, GpuCellLanes::partial_elements(s)}};
+    if (needs_all_resets(cell_)) {
+      shared.push_back({cell_.dtype, s.rows * cell_.hidden});
+      shared.push_back({cell_.dtype, s.rows * s.units});
+    }
+    return gpu::shared_bytes(shared) <= t.shared_bytes;
+  }
+
+  // Eight units are a sector of 32 bytes of f32 in each row of the weights: as many blocks as can
+  // be without reading more than they need.
+  std::optional<Shape> default_shape(const TargetInfo& t) const override {
+    for (int64_t rows = Shape::default_rows(cell_.batch); rows >= 1; rows /= 2)
+      if (const Shape s{8, rows, 256}; fits(s, t)) return s;
+    return {};
+  }
+
+  kir::Function lower(const Workload& w, const Shape& s, const std::string& name) const override {
+    return StepLowering(w, cell_, s).run(name);
+  }
+
+ private:
+  RecurrentCell cell_;
+};
+
 }  // namespace
 
-bool GpuRecurrentTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  if (!t.is_gpu()) return false;
-  const auto cell = analyse(w);
-  return cell && default_shape(*cell, t);
-}
-
-std::vector<Knob> GpuRecurrentTemplate::knobs(const Workload&, const TargetInfo&) const {
-  return Shape::knobs();
-}
-
-bool GpuRecurrentTemplate::valid(const Workload& w, const Config& c, const TargetInfo& t) const {
-  const auto cell = analyse(w);
-  return cell && well_formed(knobs(w, t), c) && fits(*cell, Shape::of(c), t);
-}
-
-Config GpuRecurrentTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto cell = analyse(w);
-  const auto shape = cell ? default_shape(*cell, t) : std::nullopt;
-  NIMBLE_CHECK(shape, "workload {} is not for gpu_recurrent", w.key);
-  return shape->config();
-}
-
-Lowered GpuRecurrentTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
-                                    const std::string& name) const {
-  const auto cell = analyse(w);
-  NIMBLE_CHECK(cell && valid(w, c, t), "configuration {} of gpu_recurrent", to_json(c));
-  return gpu::one_gpu_kernel(StepLowering(w, *cell, Shape::of(c)).run(name));
+std::unique_ptr<const GpuCell> GpuRecurrentTemplate::cell_of(const Workload& w) const {
+  auto cell = analyse(w);
+  return cell ? std::make_unique<const Step>(std::move(*cell)) : nullptr;
 }
 
 }  // namespace nimble::kernels

@@ -16,18 +16,13 @@
 //
 // A GRU whose reset gate applies before the product would meet twice a step, and stays a loop of
 // cells.
-#include <fmt/format.h>
-
-#include <algorithm>
+#include <utility>
 
 #include "compiler/kernels/templates/gpu.h"
 #include "compiler/kernels/templates/gpu_cell_lanes.h"
 #include "compiler/kernels/templates/gpu_loops.h"
-#include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/templates.h"
-#include "vm/base/checked.h"
-#include "vm/base/error.h"
 
 namespace nimble::kernels {
 
@@ -48,35 +43,6 @@ std::optional<RecurrentSteps> analyse(const Workload& w) {
   if (!all || all->gate_count > kPlaces || all->hidden <= 0) return {};
   if (!all->lstm && !all->linear_before_reset) return {};
   return all;
-}
-
-// Of a block; more than any has where it is too much to count.
-int64_t shared_bytes_of(const RecurrentSteps& all, const Shape& s) {
-  constexpr int64_t kMost = 1 << 20;
-  if (all.hidden > kMost / (s.rows + kPlaces * s.units)) return kMost;
-  return gpu::shared_bytes({{all.weights->dtype, all.hidden * all.gate_count * s.units},
-                            {all.dtype, s.rows * all.hidden},
-                            {all.dtype, GpuCellLanes::partial_elements(s)}});
-}
-
-bool fits(const RecurrentSteps& all, const Shape& s, const TargetInfo& t) {
-  if (!s.well_formed() || s.units > 64) return false;
-  const int64_t columns = GpuCellLanes::columns_of(all, s.units);
-  return kPlaces * s.units / columns <= kir::kWarpLanes && columns * s.rows <= 64 &&
-         shared_bytes_of(all, s) <= t.shared_bytes;
-}
-
-// The fewest units a block that leave no more blocks than the target has multiprocessors, so that
-// all are sure to be there at once: the more of them share out the weights, the sooner a step is
-// done. Nothing if so many do not hold the weights: a loop of cells then reads them from the cache.
-std::optional<Shape> default_shape(const RecurrentSteps& all, const TargetInfo& t) {
-  const auto batch = all.batch.as_constant();
-  for (int64_t rows = batch && *batch <= 1 ? 1 : batch && *batch <= 2 ? 2 : 4; rows >= 1; rows /= 2)
-    for (const int64_t units : {4, 8, 16, 32})
-      if (const Shape s{units, rows, 256};
-          fits(all, s, t) && (all.hidden + units - 1) / units <= t.multiprocessors)
-        return s;
-  return {};
 }
 
 class StepsLowering : GpuCellLanes {
@@ -291,36 +257,52 @@ class StepsLowering : GpuCellLanes {
   BufferRef cell_, weights_, state_;
 };
 
+class Steps final : public GpuCell {
+ public:
+  explicit Steps(RecurrentSteps all) : all_(std::move(all)) {}
+
+  bool fits(const Shape& s, const TargetInfo& t) const override {
+    if (!s.well_formed() || s.units > 64) return false;
+    const int64_t columns = GpuCellLanes::columns_of(all_, s.units);
+    return kPlaces * s.units / columns <= kir::kWarpLanes && columns * s.rows <= 64 &&
+           shared_bytes(s) <= t.shared_bytes;
+  }
+
+  // The fewest units a block that leave no more blocks than the target has multiprocessors, so that
+  // all are sure to be there at once: the more of them share out the weights, the sooner a step is
+  // done. Nothing if so many do not hold the weights: a loop of cells then reads them from the
+  // cache.
+  std::optional<Shape> default_shape(const TargetInfo& t) const override {
+    for (int64_t rows = Shape::default_rows(all_.batch); rows >= 1; rows /= 2)
+      for (const int64_t units : {4, 8, 16, 32})
+        if (const Shape s{units, rows, 256};
+            fits(s, t) && (all_.hidden + units - 1) / units <= t.multiprocessors)
+          return s;
+    return {};
+  }
+
+  kir::Function lower(const Workload& w, const Shape& s, const std::string& name) const override {
+    return StepsLowering(w, all_, s).run(name);
+  }
+
+ private:
+  // Of a block; more than any has where it is too much to count.
+  int64_t shared_bytes(const Shape& s) const {
+    constexpr int64_t kMost = 1 << 20;
+    if (all_.hidden > kMost / (s.rows + kPlaces * s.units)) return kMost;
+    return gpu::shared_bytes({{all_.weights->dtype, all_.hidden * all_.gate_count * s.units},
+                              {all_.dtype, s.rows * all_.hidden},
+                              {all_.dtype, GpuCellLanes::partial_elements(s)}});
+  }
+
+  RecurrentSteps all_;
+};
+
 }  // namespace
 
-bool GpuRecurrentStepsTemplate::accepts(const Workload& w, const TargetInfo& t) const {
-  if (!t.is_gpu()) return false;
-  const auto all = analyse(w);
-  return all && default_shape(*all, t);
-}
-
-std::vector<Knob> GpuRecurrentStepsTemplate::knobs(const Workload&, const TargetInfo&) const {
-  return Shape::knobs();
-}
-
-bool GpuRecurrentStepsTemplate::valid(const Workload& w, const Config& c,
-                                      const TargetInfo& t) const {
-  const auto all = analyse(w);
-  return all && well_formed(knobs(w, t), c) && fits(*all, Shape::of(c), t);
-}
-
-Config GpuRecurrentStepsTemplate::default_config(const Workload& w, const TargetInfo& t) const {
-  const auto all = analyse(w);
-  const auto shape = all ? default_shape(*all, t) : std::nullopt;
-  NIMBLE_CHECK(shape, "workload {} is not for gpu_recurrent_steps", w.key);
-  return shape->config();
-}
-
-Lowered GpuRecurrentStepsTemplate::lower(const Workload& w, const Config& c, const TargetInfo& t,
-                                         const std::string& name) const {
-  const auto all = analyse(w);
-  NIMBLE_CHECK(all && valid(w, c, t), "configuration {} of gpu_recurrent_steps", to_json(c));
-  return gpu::one_gpu_kernel(StepsLowering(w, *all, Shape::of(c)).run(name));
+std::unique_ptr<const GpuCell> GpuRecurrentStepsTemplate::cell_of(const Workload& w) const {
+  auto all = analyse(w);
+  return all ? std::make_unique<const Steps>(std::move(*all)) : nullptr;
 }
 
 }  // namespace nimble::kernels

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/kernels/template.h"
+#include "compiler/kernels/templates/gpu_cell_template.h"
 
 namespace nimble::kernels {
 
@@ -22,6 +23,14 @@ namespace nimble::kernels {
 #define NIMBLE_PITCH_TEMPLATE(class_name, text) \
   NIMBLE_DECLARE_TEMPLATE(class_name, text, false, true)
 #define NIMBLE_GPU_TEMPLATE(class_name, text) NIMBLE_DECLARE_TEMPLATE(class_name, text, true, false)
+#define NIMBLE_GPU_CELL_TEMPLATE(class_name, text)                            \
+  class class_name final : public GpuCellTemplate {                           \
+   public:                                                                    \
+    std::string_view name() const override { return text; }                   \
+                                                                              \
+   private:                                                                   \
+    std::unique_ptr<const GpuCell> cell_of(const Workload& w) const override; \
+  };
 #include "compiler/kernels/Templates.def"
 #undef NIMBLE_TEMPLATE
 #undef NIMBLE_DECLARE_TEMPLATE

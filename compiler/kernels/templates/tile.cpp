@@ -120,12 +120,12 @@ kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t mo
 
 int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
                        int64_t rows) {
-  if (fragment != kir::Fragment::kU8S7Quads) return rows;
-  // The pairs, and ones to add them up. With 16 registers and two vectors that is 5 rows: no sum is
-  // moved, and as many products a cycle are made as with 6, of which some are.
-  constexpr int kOthers = 2;
+  const int held = fragment ? kir::row_of(*fragment).held : 0;
+  if (held == 0) return rows;
+  // Of kU8S7Quads with 16 registers and two vectors that is 5 rows: no sum is moved, and as many
+  // products a cycle are made as with 6, of which some are.
   TargetInfo rest = t;
-  rest.vector_registers -= kOthers;
+  rest.vector_registers -= held;
   return std::min<int64_t>(rows, max_tile_rows(rest, vectors));
 }
 

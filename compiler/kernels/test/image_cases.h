@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
@@ -98,6 +99,23 @@ inline Case packed_convolution(const Filter& f, DType type, std::optional<DType>
   const double largest = most == 0 ? 127 : static_cast<double>(most);
   if (bytes) c.low = -largest, c.high = largest, c.tolerance = 0;
   return c;
+}
+
+// Checks the case that `make` gives of each filter, until one is wrong.
+template <class Make>
+void check_each(const std::vector<Filter>& filters, const Make& make) {
+  for (const Filter& f : filters) {
+    SCOPED_TRACE(f.str());
+    check(make(f));
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// What stands in a case's text exactly as `from` becomes `to`, where it stands first.
+inline void replace_once(std::string& text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos) << text << "\nhas no " << from;
+  text.replace(at, from.size(), to);
 }
 
 }  // namespace nimble::kernels::testing

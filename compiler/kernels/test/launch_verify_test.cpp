@@ -1,4 +1,5 @@
 // The rules of a GPU's functions, their text and what unrolling leaves of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -241,6 +242,19 @@ TEST(VerifyCpu, HasNothingOfAGpu) {
                 return warp_dot(WarpFragment::kTf32Warp, r, 0, r, 4, r, 8);
               }),
               HasSubstr("a product of a warp in a function without a launch"));
+}
+
+// Whatever else it lacks.
+TEST(VerifyStatements, AreRefusedInFunctionsOfTheOtherDevice) {
+  for (const StmtRow& row : all_statements()) {
+    EXPECT_EQ(row_of(row.id).id, row.id) << row.what;
+    if (row.device == StmtDevice::kAny) continue;
+    const bool launched = row.device == StmtDevice::kCpu;
+    KernelBuilder k("k");
+    if (launched) k.launch(128);
+    EXPECT_EQ(verify(k.body({std::make_shared<const Stmt>(Stmt{row.id})})),
+              fmt::format("{} in a function {} a launch", row.what, launched ? "with" : "without"));
+  }
 }
 
 Function everything() {

@@ -32,35 +32,31 @@ Case of_bytes(const Filter& f, const std::string& behind = kRelu, const std::str
 class DepthwiseBytes : public AtLevel {};
 
 TEST_P(DepthwiseBytes, WindowsStridesPaddingDilation) {
-  for (const Filter& f : {Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 24, 24, 24},
-                          {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 58, 58, 58},
-                          {5, 5, 2, 2, 2, 2, 2, 2, 1, 1, 40, 40, 40},
-                          {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3},
-                          {3, 3, 1, 2, 0, 2, 1, 0, 1, 1, 1, 1, 1},
-                          {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 160, 160, 160},
-                          {2, 3, 1, 1, 0, 0, 0, 0, 1, 1, 16, 16, 16},
-                          {7, 2, 3, 1, 3, 0, 2, 1, 1, 3, 33, 33, 33},
-                          {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 32, 32, 32},
-                          {1, 9, 1, 1, 0, 4, 0, 4, 1, 1, 20, 20, 20},
-                          {9, 1, 1, 2, 8, 0, 0, 0, 1, 1, 20, 20, 20},
-                          {2, 2, 1, 1, 2, 1, 1, 0, 1, 1, 8, 8, 8}}) {
-    SCOPED_TRACE(f.str());
-    check(of_bytes(f));
-    if (HasFatalFailure()) return;
-  }
+  check_each({{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 24, 24, 24},
+              {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 58, 58, 58},
+              {5, 5, 2, 2, 2, 2, 2, 2, 1, 1, 40, 40, 40},
+              {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3},
+              {3, 3, 1, 2, 0, 2, 1, 0, 1, 1, 1, 1, 1},
+              {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 160, 160, 160},
+              {2, 3, 1, 1, 0, 0, 0, 0, 1, 1, 16, 16, 16},
+              {7, 2, 3, 1, 3, 0, 2, 1, 1, 3, 33, 33, 33},
+              {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 32, 32, 32},
+              {1, 9, 1, 1, 0, 4, 0, 4, 1, 1, 20, 20, 20},
+              {9, 1, 1, 2, 8, 0, 0, 0, 1, 1, 20, 20, 20},
+              {2, 2, 1, 1, 2, 1, 1, 0, 1, 1, 8, 8, 8}},
+             [](const Filter& f) { return of_bytes(f); });
 }
 
 // Code for each column would be too much.
 TEST_P(DepthwiseBytes, LongFilters) {
-  for (const Filter& f : {Filter{5, 33, 1, 1, 2, 16, 2, 16, 1, 1, 24, 24, 24},
-                          {1, 61, 1, 2, 0, 60, 0, 1, 1, 1, 17, 17, 17},
-                          {6, 29, 2, 1, 5, 28, 5, 28, 1, 2, 16, 16, 16}}) {
-    SCOPED_TRACE(f.str());
-    Case c = of_bytes(f);
-    c.configurations = 3;
-    check(c);
-    if (HasFatalFailure()) return;
-  }
+  check_each({{5, 33, 1, 1, 2, 16, 2, 16, 1, 1, 24, 24, 24},
+              {1, 61, 1, 2, 0, 60, 0, 1, 1, 1, 17, 17, 17},
+              {6, 29, 2, 1, 5, 28, 5, 28, 1, 2, 16, 16, 16}},
+             [](const Filter& f) {
+               Case c = of_bytes(f);
+               c.configurations = 3;
+               return c;
+             });
 }
 
 // Products of one sign, all of a filter's.

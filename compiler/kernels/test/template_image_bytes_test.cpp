@@ -15,17 +15,15 @@ constexpr int64_t kByteRows = 4, kI16Rows = 2;
 // The convolution of each filter with weights in groups of so many rows.
 void check_filters(const std::vector<Filter>& filters, int64_t rows, int configurations,
                    const Sizes& sizes = {}) {
-  for (const Filter& f : filters) {
-    SCOPED_TRACE(f.str());
+  check_each(filters, [&](const Filter& f) {
     Case c = packed_convolution(f, DType::kI8, {}, rows);
     // A machine's own target may have matrix registers for bytes, but not for few filters.
     if (rows == kByteRows && mode().targets.front().has("amx-int8") && f.out / f.groups > 8)
       c.served_by = "conv2d_tiles";
     c.configurations = configurations;
     if (!sizes.empty()) c.sizes = sizes;
-    check(c);
-    if (::testing::Test::HasFatalFailure()) return;
-  }
+    return c;
+  });
 }
 
 // A pixel's channels are whole groups of four, and sums of bytes are exact.
@@ -62,13 +60,9 @@ TEST(Conv2dNhwc, I16OfOneDimension) {
 // The bytes of an image of 24 channels as the value %i of `parts`, which are of other parameters.
 Case of_parts(const std::string& parameters, const std::string& parts) {
   Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 40}, DType::kI8, {}, kI16Rows);
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    EXPECT_NE(c.text.find(from), std::string::npos) << c.text;
-    c.text.replace(c.text.find(from), from.size(), to);
-  };
-  replace("%x: Tensor[(b, h, w, 24), u8]", parameters);
-  replace("{ let %y", "{ " + parts + "let %y");
-  replace("conv2d(%x,", "conv2d(%i,");
+  replace_once(c.text, "%x: Tensor[(b, h, w, 24), u8]", parameters);
+  replace_once(c.text, "{ let %y", "{ " + parts + "let %y");
+  replace_once(c.text, "conv2d(%x,", "conv2d(%i,");
   c.oracle = by_reference(c.text);
   c.configurations = 4;
   return c;
@@ -193,12 +187,9 @@ TEST(Conv2dNhwc, OtherGroupsOfBytesAreNotTaken) {
 TEST(Conv2dNhwc, IndicesBehindI16AreNotTaken) {
   for (const int64_t group : {kByteRows, kI16Rows}) {
     Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 24, 8}, DType::kI8, {}, group);
-    const auto replace = [&](const std::string& from, const std::string& to) {
-      ASSERT_NE(c.text.find(from), std::string::npos) << c.text;
-      c.text.replace(c.text.find(from), from.size(), to);
-    };
-    replace("fn @f(", "fn @f(%t: Tensor[(7, 8), i32], %i: Tensor[(1), i64], ");
-    replace("let %r = relu(%y);", "let %g = gather(%t, %i) {axis = 0}; let %r = add(%y, %g);");
+    replace_once(c.text, "fn @f(", "fn @f(%t: Tensor[(7, 8), i32], %i: Tensor[(1), i64], ");
+    replace_once(c.text, "let %r = relu(%y);",
+                 "let %g = gather(%t, %i) {axis = 0}; let %r = add(%y, %g);");
     const Template* t = template_for(workload_of(c.text), mode().targets.front());
     EXPECT_EQ(t == nullptr, group == kI16Rows);
   }

@@ -158,6 +158,10 @@ const Expr* definition(const Definitions& d, const Atom& a, std::string_view op)
   return op.empty() || it->second->op == op ? it->second : nullptr;
 }
 
+bool calls_function(const Expr& e, std::string_view name) {
+  return e.kind == ExprKind::kCall && e.callee && e.callee->is_global() && e.callee->global == name;
+}
+
 bool decides_shapes(const ir::Expr& e) {
   const ir::OpInfo* op = e.op.empty() ? nullptr : ir::find_op(e.op);
   return op && op->shape_mode != ir::ShapeMode::kDataIndependent && !e.attrs.count("count");

@@ -64,6 +64,9 @@ Definitions definitions_of(const ir::Function& f);
 // The operator call that defines `a`, or null (parameter, constant, other expression).
 const ir::Expr* definition(const Definitions& d, const ir::Atom& a, std::string_view op = {});
 
+// Whether it is a call of the module's function of that name.
+bool calls_function(const ir::Expr& e, std::string_view name);
+
 // Whether the extents of an operator's result depend on data: not where it is told its count. False
 // for what calls no operator.
 bool decides_shapes(const ir::Expr& e);

@@ -35,6 +35,19 @@ TEST(AssemblerTest, NamesAndLabelsResolve) {
   EXPECT_EQ(e.kernels[0].contract.symbols[1], "b*n");
 }
 
+// Symbols are named as a model names its dims.
+TEST(AssemblerTest, SymbolsMayBeNamedAsWhatAKernelHas) {
+  Executable e = assemble("kernel \"k\" { symbols n portable \"p\" template \"t\" }");
+  ASSERT_EQ(e.kernels[0].contract.symbols, std::vector<std::string>{"n"});
+  ASSERT_EQ(e.kernels[0].implementations.size(), 1u);
+  std::vector<std::string>& symbols = e.kernels[0].contract.symbols;
+  symbols = {"source", "workload", "symbols",  "in",     "out",     "inout", "scalar",
+             "data",   "require",  "scratch",  "device", "ceil",    "mod",   "threads",
+             "native", "vendor",   "dispatch", "host",   "portable"};
+  const std::string text = disassemble(e);
+  EXPECT_EQ(serialize(assemble(text)), serialize(e)) << text;
+}
+
 TEST(AssemblerTest, CommentsTellNames) {
   const std::string text = disassemble(assemble(kSampleText));
   EXPECT_THAT(text, HasSubstr("InvokePacked k0, (r0, r7, r1, r6)"));

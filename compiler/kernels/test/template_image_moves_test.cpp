@@ -1,0 +1,104 @@
+// Elements of images that change places, and images side by side: element-wise groups against the
+// reference interpreter.
+#include "compiler/kernels/test/operator_rows.h"
+#include "compiler/kernels/test/reference_harness.h"
+#include "compiler/kernels/test/template_harness.h"
+
+namespace nimble::kernels::testing {
+namespace {
+
+// Elements that change places: images whose few channels become last, and shuffles of channels, of
+// a concatenation too; of the last but one its seam lies inside of a turn, the last is along rows.
+TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
+  for (const char* text : {
+           "(%x: Tensor[(b, 3, h, w), f32]) { let %y = transpose(%x) {axes = [0, 2, 3, 1]}; %y }",
+           "(%x: Tensor[(b, 3, h, w), f32], %z: Tensor[(b, h, w, 3), f32]) "
+           "{ let %t = transpose(%x) {axes = [0, 2, 3, 1]}; let %s = add(%t, %z); "
+           "let %y = relu(%s); %y }",
+           "(%x: Tensor[(b, h, 3, w), f32]) { let %y = transpose(%x) {axes = [3, 1, 0, 2]}; %y }",
+           "(%x: Tensor[(b, h, w, 58), f32]) { let %r = reshape(%x) {shape = (b, h, w, 2, 29)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 58)}; %y }",
+           "(%x: Tensor[(b, h, w, 12), f32]) { let %r = reshape(%x) {shape = (b, h, w, 3, 4)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 12)}; %y }",
+           "(%x: Tensor[(b, h, w, 29), f32], %z: Tensor[(b, h, w, 29), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 29)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 58)}; %y }",
+           "(%x: Tensor[(b, h, w, 7), f32], %z: Tensor[(b, h, w, 14), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 3, 7)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; let %n = neg(%t); "
+           "let %y = reshape(%n) {shape = (b, h, w, 21)}; %y }",
+           "(%x: Tensor[(b, h, w, 5), f32], %z: Tensor[(b, h, w, 13), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %r = reshape(%c) {shape = (b, h, w, 2, 9)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 18)}; %y }",
+           "(%x: Tensor[(b, h, w, 116), f16]) { let %r = reshape(%x) {shape = (b, h, w, 2, 58)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 116)}; %y }",
+           "(%x: Tensor[(b, h, w, 96), i8]) { let %r = reshape(%x) {shape = (b, h, w, 4, 24)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 96)}; %y }",
+           "(%x: Tensor[(b, h, w, 80), f64]) { let %r = reshape(%x) {shape = (b, h, w, 2, 40)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, w, 80)}; %y }",
+           "(%x: Tensor[(b, 2, n), i32]) { let %y = transpose(%x) {axes = [0, 2, 1]}; %y }",
+           "(%x: Tensor[(2, n), f32], %z: Tensor[(n, 1), f32]) "
+           "{ let %t = transpose(%x) {axes = [1, 0]}; let %s = add(%t, %z); "
+           "let %y = relu(%s); %y }",
+           "(%x: Tensor[(b, h, w, 9), f32], %z: Tensor[(b, h, w, 9), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 2}; let %r = reshape(%c) {shape = (b, h, 2*w, 3, "
+           "3)}; "
+           "let %t = transpose(%r) {axes = [0, 1, 2, 4, 3]}; "
+           "let %y = reshape(%t) {shape = (b, h, 2*w, 9)}; %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    // Leading axes that nothing tells apart are one.
+    const size_t symbols = workload_of(c.text).contract.symbols.size();
+    c.sizes = random_sizes(symbols, symbols > 1 ? 40 / static_cast<int64_t>(symbols) : 70, 8);
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Images side by side along their channels, with and without what follows; of the last the rows are
+// too long to be made one by one, or of unknown length.
+TEST(Elementwise, ImagesSideBySide) {
+  for (const char* text : {
+           "(%x: Tensor[(b, h, w, 24), f32], %z: Tensor[(b, h, w, 40), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 58), f32], %z: Tensor[(b, h, w, 1), f32], "
+           "%u: Tensor[(b, h, w, 58), f32]) { let %y = concat(%x, %z, %u) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 32), f32], %z: Tensor[(b, h, w, 32), f32], "
+           "%s: Tensor[(64), f32], %t: Tensor[(64), f32]) { let %c = concat(%x, %z) {axis = 3}; "
+           "let %m = mul(%c, %s); let %a = add(%m, %t); let %y = relu(%a); %y }",
+           "(%x: Tensor[(b, h, w, 24), f32], %z: Tensor[(b, 1, 1, 40), f32]) "
+           "{ let %r = relu(%x); let %e = expand(%z) {shape = (b, h, w, 40)}; "
+           "let %y = concat(%r, %e, %x) {axis = 3}; %y }",
+           "(%x: Tensor[(b, h, w, 7), f16], %z: Tensor[(b, h, w, 9), f16]) "
+           "{ let %c = concat(%x, %z) {axis = 3}; let %y = relu(%c); %y }",
+           "(%x: Tensor[(n, 4000), f32], %z: Tensor[(n, 200), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 1}; %y }",
+           "(%x: Tensor[(b, h, c), f32], %z: Tensor[(b, h, 24), f32]) "
+           "{ let %y = concat(%x, %z) {axis = 2}; %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    const size_t symbols = workload_of(c.text).contract.symbols.size();
+    c.sizes = random_sizes(symbols, 40 / static_cast<int64_t>(symbols), 6);
+    c.configurations = 8;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace nimble::kernels::testing

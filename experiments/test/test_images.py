@@ -317,6 +317,21 @@ class Winograd(unittest.TestCase):
             self.assertEqual((made.stem, made.REFERENCES), (stem, references))
             self.assertEqual(made.settings()["winograd"], list(tables.WINOGRAD) if more else [])
 
+    def test_a_network_without_tables_is_measured_by_default_schedules(self):
+        kernel = {"outcome": "default", "template": "dense", "threads": []}
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.object(building, "compile_network",
+                                           lambda *_: {"kernels": [kernel, kernel]}), \
+                unittest.mock.patch("experiments.harness.models.run_nimble") as tuned, \
+                contextlib.redirect_stderr(said):
+            options = types.SimpleNamespace(database=pathlib.Path(folder) / "tuning.db",
+                                            threads=2, tune=None)
+            found = building.build_tuned("vgg-16", "vgg-16.nimble", options, pace.Pace(60, 1))
+        self.assertEqual(tuned.call_count, 1)
+        self.assertEqual(found, {"outcomes": {"default": 2}, "threads": []})
+        self.assertIn("going on with default schedules", said.getvalue())
+
     def test_a_label_names_the_results(self):
         more = ["--only", "resnet-50", "--label", "one-machine"]
         self.assertEqual(program.Run(program.parse_arguments(more), more).stem,

@@ -50,7 +50,7 @@ def reduced(rounding, steps):
 ROWS = (
     ("128", over_range, 128, "128", around_zero, 128),
     ("64", over_range, 64, "64", around_zero, 64),
-    ("64, 181 steps", reduced(over_range, 181), 64, "64, ± 90", reduced(around_zero, 90), 64),
+    ("128, 181 steps", reduced(over_range, 181), 128, "128, ± 90", reduced(around_zero, 90), 128),
     ("64", over_range, 64, "64, ± 64", reduced(around_zero, 64), 64),
     ("128", over_range, 128, "column", around_zero, 0),
     ("64", over_range, 64, "column", around_zero, 0),

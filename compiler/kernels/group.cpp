@@ -469,9 +469,16 @@ ValueRef GroupEvaluator::concat(const ir::VarRef& v, const ir::Expr& e, const Pl
     if (chosen != parts_.end()) {
       if (chosen->second == k) return at(e.args[k], q);
     } else {
-      const Dim here = inside(q.at[axis], extent);
-      q.valid = here * p.valid.value_or(p.lanes);
-      q.conditional = true;
+      const auto elements = extent.as_constant();
+      if (p.lanes > 1 && elements && *elements > 0) {
+        // Whole vectors lie in one operand. Of the others any element is as good as none, and read
+        // in fewer instructions; what no lane asks for of memory that is not there takes an AMD
+        // core more than a thousand cycles.
+        q.at[axis] = ir::max(0, ir::min(q.at[axis], *elements - 1));
+      } else {
+        q.valid = inside(q.at[axis], extent) * p.valid.value_or(p.lanes);
+        q.conditional = true;
+      }
       ValueRef part = share(at(e.args[k], q));
       result = !result ? part
                        : kb::select(kb::compare(kir::CompareOp::kGe, kb::index(p.at[axis]),

@@ -155,7 +155,8 @@ class ElementwiseLowering {
 
   void result(const std::vector<size_t>& together, std::vector<StmtRef>& nests) {
     const ir::Atom& a = frame_.result_atoms[together[0]];
-    if (is_plain(a)) {
+    // A plain concatenation has its seams between rows: no vector need ask where it lies.
+    if (is_plain(a) && (together.size() > 1 || !a.is_var() || !formed_by("concat", a))) {
       GroupEvaluator group = evaluator();
       if (together.size() == 1 && !is_part(together[0]))
         if (StmtRef all = interleaved(group, frame_.result_atoms, together[0])) {
@@ -205,6 +206,7 @@ class ElementwiseLowering {
       group.choose_part(concat->var.get(), part);
       Walk walk{ir::type_of(inner)->dims};
       walk.dims[axis] = ir::type_of(concat->value->args[part])->dims[axis];
+      if (walk.dims[axis].is_constant(0)) continue;
       walk.lanes = walk.dims.size() - 1;
       walk.axis = axis;
       walk.shift = begin;

@@ -100,5 +100,46 @@ TEST(Elementwise, ImagesSideBySide) {
   }
 }
 
+// Images that are shifted and come in again on the other side, as between windows of attention: no
+// vector is of two parts, and none is read behind a mask, which could lie outside of the image.
+TEST(Elementwise, ShiftedImages) {
+  const std::string image = "(%x: Tensor[(b, 14, w, 24), f32]",
+                    shift =
+                        "let %s = slice(%x) {axes = [1], starts = (3), ends = (14)}; "
+                        "let %t = slice(%x) {axes = [1], starts = (0), ends = (3)}; "
+                        "let %c = concat(%s, %t) {axis = 1}; ";
+  for (const std::string& text :
+       {image + ") { " + shift + "%c }",
+        image + ", %z: Tensor[(b, 14, w, 24), f32]) { " + shift + "let %y = add(%z, %c); %y }",
+        image + ") { " + shift + "let %n = neg(%c); %n }",
+        image + ") { " + shift +
+            "let %r = reshape(%c) {shape = (b, 2, 7, w, 24)}; "
+            "let %y = transpose(%r) {axes = [0, 2, 1, 3, 4]}; %y }",
+        std::string("(%x: Tensor[(b, 2, 24), f32], %z: Tensor[(b, 0, 24), f32], "
+                    "%u: Tensor[(b, 1, 24), f32]) { let %y = concat(%x, %z, %u) {axis = 1}; %y }"),
+        std::string("(%x: Tensor[(b, 2, 24), f32], %z: Tensor[(b, n, 24), f32]) "
+                    "{ let %c = concat(%x, %z) {axis = 1}; "
+                    "let %y = transpose(%c) {axes = [1, 0, 2]}; %y }")}) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = "fn @f" + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    const Workload w = workload_of(c.text);
+    c.sizes = random_sizes(w.contract.symbols.size(), 12, 6);
+    c.configurations = 8;
+    check(c);
+    if (HasFatalFailure()) return;
+    const TargetInfo& target = target_by_name("x86-64-v3");
+    const Template* t = find_template("elementwise");
+    const std::string kernel =
+        kir::print(t->lower(w, t->default_config(w, target), target, "kernel").functions.at(0));
+    // Of extents that are not known there may be none.
+    EXPECT_EQ(kernel.find(" first ") == std::string::npos,
+              text.find("(b, n, 24)") == std::string::npos)
+        << kernel;
+  }
+}
+
 }  // namespace
 }  // namespace nimble::kernels::testing

@@ -264,14 +264,30 @@ llvm::Value* Emitter::binary(BinaryOp op, DType t, llvm::Value* a, llvm::Value* 
 }
 
 llvm::Value* Emitter::scale(const kir::Value& v) {
-  const auto bits = static_cast<unsigned>(8 * size_of(v.dtype)) * static_cast<unsigned>(v.lanes);
-  const bool f32 = v.dtype == DType::kF32;
+  const int bits = static_cast<int>(8 * size_of(v.dtype)) * v.lanes;
   // With AVX-512VL it is there for vectors of 128 and 256 bits, too.
-  if (!target_.has("avx512vl") || (bits != 128 && bits != 256 && bits != 512)) {
+  if (!target_.has("avx512vl") || bits < 128 || bits % 128 != 0) {
     const kir::ValueRef in_others = kir::math::scale(v.operands[0], v.operands[1]);
     made_.push_back(in_others);
     return value(in_others);
   }
+  llvm::Value* x = value(v.operands[0]);
+  return scale_of(x, value(v.operands[1]), v.dtype, v.lanes);
+}
+
+llvm::Value* Emitter::scale_of(llvm::Value* x, llvm::Value* n, DType dtype, int lanes) {
+  const int bits = static_cast<int>(8 * size_of(dtype)) * lanes;
+  if (bits > 512) {
+    const int half = lanes / 2;
+    llvm::Value* low =
+        scale_of(lanes_of(x, 0, lanes, half), lanes_of(n, 0, lanes, half), dtype, half);
+    llvm::Value* high =
+        scale_of(lanes_of(x, half, lanes, half), lanes_of(n, half, lanes, half), dtype, half);
+    llvm::SmallVector<int, 64> all;
+    for (int i = 0; i < lanes; ++i) all.push_back(i);
+    return b_.CreateShuffleVector(low, high, all);
+  }
+  const bool f32 = dtype == DType::kF32;
   using llvm::Intrinsic::ID;
   const ID id = bits == 512   ? f32 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512
                                     : llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
@@ -279,10 +295,9 @@ llvm::Value* Emitter::scale(const kir::Value& v) {
                                     : llvm::Intrinsic::x86_avx512_mask_scalef_pd_256
                 : f32         ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_128
                               : llvm::Intrinsic::x86_avx512_mask_scalef_pd_128;
-  llvm::Value* a = value(v.operands[0]);
   std::vector<llvm::Value*> args = {
-      a, value(v.operands[1]), a,
-      llvm::ConstantInt::get(b_.getIntNTy(static_cast<unsigned>(std::max(8, v.lanes))), -1, true)};
+      x, n, x,
+      llvm::ConstantInt::get(b_.getIntNTy(static_cast<unsigned>(std::max(8, lanes))), -1, true)};
   if (bits == 512) args.push_back(b_.getInt32(4));  // round as the control register says
   return b_.CreateIntrinsic(id, {}, args);
 }

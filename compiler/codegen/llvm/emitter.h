@@ -78,6 +78,7 @@ class Emitter {
   llvm::Value* unary(const kir::Value& v, llvm::Value* a);
   llvm::Value* binary(kir::BinaryOp op, DType t, llvm::Value* a, llvm::Value* c);
   llvm::Value* scale(const kir::Value& v);
+  llvm::Value* scale_of(llvm::Value* x, llvm::Value* n, DType dtype, int lanes);
   llvm::Value* select_rare(const kir::Value& v);
   llvm::Value* divide(DType t, bool mod, llvm::Value* a, llvm::Value* c);
   llvm::Value* fma(llvm::Value* a, llvm::Value* c, llvm::Value* d);

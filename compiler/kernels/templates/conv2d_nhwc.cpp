@@ -397,11 +397,13 @@ class Conv2dNhwcLowering {
       const Dim column = column_panel_ * p_.width;
       ColumnVectors columns{panel.vectors, p_.lanes, group_ * p_.filters + column, {}};
       if (masked) columns.valid = p_.filters - column;
+      columns = columns.in_pairs();
       StmtRef one = store_columns(w_, p_.frame, {image_, line(), x + r}, columns,
                                   [&](int v, const Dim& channel, const std::optional<Dim>& valid) {
-                                    ValueRef sum = kb::load(
-                                        sums_, (pixel + r) * p_.width + v * p_.lanes, p_.lanes);
-                                    if (ValueRef bias = p_.bias(w_, channel, p_.lanes, valid))
+                                    ValueRef sum =
+                                        kb::load(sums_, (pixel + r) * p_.width + v * columns.lanes,
+                                                 columns.lanes);
+                                    if (ValueRef bias = p_.bias(w_, channel, columns.lanes, valid))
                                       sum = kb::add(sum, bias);
                                     return sum;
                                   });

@@ -382,10 +382,12 @@ class DenseLowering {
     auto row_stores = [&](bool masked) {
       ColumnVectors columns{vectors, p_.lanes, p * p_.width, {}};
       if (masked) columns.valid = p_.n - columns.first;
-      StmtRef row = store_columns(w_, p_.frame, unflatten(t.row + r, p_.row_dims), columns,
-                                  [&](int v, const Dim&, const std::optional<Dim>&) {
-                                    return kb::load(sums_, sums_at(t, r, v * p_.lanes), p_.lanes);
-                                  });
+      columns = columns.in_pairs();
+      StmtRef row =
+          store_columns(w_, p_.frame, unflatten(t.row + r, p_.row_dims), columns,
+                        [&](int v, const Dim&, const std::optional<Dim>&) {
+                          return kb::load(sums_, sums_at(t, r, v * columns.lanes), columns.lanes);
+                        });
       return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, std::move(row));
     };
     const int64_t full = p_.n / p_.width;

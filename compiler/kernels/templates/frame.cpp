@@ -187,6 +187,14 @@ kir::StmtRef store_results(const Workload& w, const Frame& f, kir::ValueRef valu
   return kb::seq(std::move(all));
 }
 
+ColumnVectors ColumnVectors::in_pairs() const {
+  ColumnVectors out = *this;
+  if (valid || vectors % 2 != 0) return out;
+  out.vectors /= 2;
+  out.lanes *= 2;
+  return out;
+}
+
 kir::StmtRef store_columns(const Workload& w, const Frame& f, const std::vector<Dim>& row,
                            const ColumnVectors& columns, const ColumnValue& value) {
   std::vector<kir::StmtRef> all;

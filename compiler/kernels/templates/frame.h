@@ -56,6 +56,12 @@ struct ColumnVectors {
   kir::Dim first;                 // the first vector's first column, a coordinate
   std::optional<kir::Dim> valid;  // columns from there on that there are; all of them if not given
   std::string prefix = "e";       // of names, where several rows are stored one after the other
+
+  // The same columns in vectors of twice as many lanes, if their number is even and all columns are
+  // there. LLVM computes both halves in turns, operator by operator: constants are loaded once for
+  // both, and neither waits for all of the other. An activation takes half of the time so. For
+  // values that come from memory, where vectors are neighbours.
+  ColumnVectors in_pairs() const;
 };
 // The anchor's value in vector `v`, whose first column is `column`. Lanes from `valid` on are none.
 using ColumnValue = std::function<kir::ValueRef(int v, const kir::Dim& column,

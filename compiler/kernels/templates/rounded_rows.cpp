@@ -48,9 +48,10 @@ RoundedRows RoundedRows::of(const ir::Groupwise& form, const Dim& rows, BufferRe
 
 // In x groups lie one behind the other, from row to row as within one.
 std::vector<StmtRef> RoundedRows::round() const {
-  const Dim number = Dim::symbol("x_g"), i = Dim::symbol("x_i"), j = Dim::symbol("x_j");
-  const Dim first = number * form.group;
-  const Dim row = ir::floordiv(number, form.groups()), of_row = number - row * form.groups();
+  const Dim item_number = Dim::symbol("x_g"), i = Dim::symbol("x_i"), j = Dim::symbol("x_j");
+  const Dim first = item_number * form.group;
+  const Dim row = ir::floordiv(item_number, form.groups()),
+            of_row = item_number - row * form.groups();
   const Dim at = Dim::symbol("x_at");
   const auto whole = static_cast<float>(form.steps);
   const auto constant = [](double v, int width) { return kb::number(DType::kF32, v, width); };

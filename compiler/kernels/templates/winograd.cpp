@@ -391,11 +391,13 @@ class WinogradLowering {
     const auto stores = [&](bool masked) {
       ColumnVectors columns{vectors, p_.lanes, column_panel_ * p_.width, {}};
       if (masked) columns.valid = p_.n - columns.first;
+      columns = columns.in_pairs();
       return store_columns(w_, p_.frame, {at[0], y + i, x + j}, columns,
                            [&](int vector, const Dim& channel, const std::optional<Dim>& valid) {
-                             const Dim from = (i * form_.tile + j) * p_.width + vector * p_.lanes;
-                             ValueRef sum = kb::load(pixels_, from, p_.lanes);
-                             if (ValueRef bias = p_.bias(w_, channel, p_.lanes, valid))
+                             const Dim from =
+                                 (i * form_.tile + j) * p_.width + vector * columns.lanes;
+                             ValueRef sum = kb::load(pixels_, from, columns.lanes);
+                             if (ValueRef bias = p_.bias(w_, channel, columns.lanes, valid))
                                sum = kb::add(std::move(sum), std::move(bias));
                              return sum;
                            });

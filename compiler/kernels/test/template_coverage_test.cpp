@@ -45,8 +45,8 @@ TEST(Coverage, NoOperatorIsLeftOut) {
       "pack",         "write_row",   "append",    "shape_of", "size",      "read_extents", "prefix",
       "assert_shape", "device_copy", "on_device", "tile",     "take_rows", "pitched"};
   // … and those with tests of their own (recurrent_steps_test.cpp, template_product_test.cpp,
-  // template_blockwise_test.cpp, template_groupwise_test.cpp, template_image_test.cpp,
-  // template_winograd_test.cpp).
+  // template_recurrent_test.cpp, template_blockwise_test.cpp, template_groupwise_test.cpp,
+  // template_image_test.cpp, template_image_tiles_test.cpp, template_winograd_test.cpp).
   const std::set<std::string> products = {
       "matmul",           "packed_matmul",           "lstm_cell",     "packed_lstm_cell",
       "gru_cell",         "packed_gru_cell",         "packed_conv2d", "packed_winograd",

@@ -13,8 +13,6 @@ using Replacement = std::map<std::string, ir::Dim>;
 // specialise; `source`: the model's name in them.
 Replacement replacement_of(std::set<std::string> symbols, const ImportOptions& options,
                            const std::string& source);
-// The symbols that occur in a type.
-void collect_symbols(const ir::Type& t, std::set<std::string>& out);
 
 // For modules that are read before they are typed: an importer that types as it goes asks
 // replacement_of for its inputs' dims instead, so that fixed extents keep all others simple.

@@ -88,7 +88,7 @@ TaskReport stored_report(db::Store& store, const db::Uuid& campaign,
   if (made->uuid == active) return report;
   const std::string name = made->uuid.substr(0, 8);
   if (said.find(name) != std::string::npos)
-    report.inactive = said;
+    report.inactive = said.substr(0, said.find("; to use it: "));  // which older versions appended
   else
     report.inactive = fmt::format("table {} is stored, not active{}", name,
                                   active ? fmt::format(": {} is", active->substr(0, 8)) : "");

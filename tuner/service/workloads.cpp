@@ -165,8 +165,8 @@ std::map<size_t, Fill> byte_fills(const kernels::Workload& w, const std::vector<
       for (size_t i = 0; i < e.args.size(); ++i) {
         if (!is_byte(e.args[i])) continue;
         const auto [low, high] = byte_range(e, i);
-        narrow(e.args[i], low, high);
-        if (i > 1) continue;
+        const bool drawn = narrow(e.args[i], low, high);
+        if (i > 1 || !drawn) continue;  // what the kernel makes of other parameters is 0 or 1
         each *= high - low;
         has_signs |= low < 0;
       }

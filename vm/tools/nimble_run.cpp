@@ -221,13 +221,12 @@ int run(const Options& o) {
   const std::vector<api::NamedValue> inputs =
       parse_given(o.inputs, model.inputs(o.entry), types, o.random).all();
   const std::vector<Expectation> expected = parse_expected(o, ports, types);
+  if (!o.record_shapes.empty()) require_named_dims(model, o.entry);
   if (!o.output_dir.empty() && ::mkdir(o.output_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw Error(Status::kIo, o.output_dir,
                 fmt::format("cannot make the folder ({})", std::strerror(errno)),
                 "name a folder that you may write to");
   require_outputs(o, files, ports);
-
-  if (!o.record_shapes.empty()) require_named_dims(model, o.entry);
   api::SessionOptions options{o.threads, o.pin,     o.memory_limit,          o.fuel,
                               o.depth,   o.profile, !o.record_shapes.empty()};
   if (!o.trace.empty()) options.trace = o.trace_limit;

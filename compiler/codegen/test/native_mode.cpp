@@ -28,7 +28,8 @@ struct BothForms {
   }
 };
 
-// template_product_test.cpp: for every level that this machine runs, in two configurations.
+// Tests over a ReferenceHarness (template_product_test.cpp, template_recurrent_test.cpp, …): for
+// every level that this machine runs, in two configurations.
 const bool kProducts = [] {
   HarnessMode& mode = harness_mode();
   mode.prepare = [](const kir::Function& f, const TargetInfo& target) -> Execute {

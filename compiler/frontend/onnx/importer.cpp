@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/onnx/sequences.h"
 #include "compiler/frontend/specialise.h"
+#include "compiler/ir/type_dims.h"
 
 namespace nimble::frontend {
 namespace onnx {
@@ -142,7 +143,7 @@ class Importer {
       if (values.contains(v.name)) continue;
       inputs.push_back(&v);
       types.push_back(type_of(v));
-      collect_symbols(types.back(), symbols);
+      ir::all_symbols_of(types.back(), symbols);
     }
     const Replacement replacement = replacement_of(std::move(symbols), options, model_.path);
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -226,6 +226,20 @@ TEST_P(ProductTest, DenseFetchesAhead) {
   }
 }
 
+// An activation's chain is longer than what it computes: two vectors fill its waits.
+TEST(Dense, EpiloguesComputeTwoVectorsTogether) {
+  const DenseTemplate dense;
+  const TargetInfo target = target_by_name("x86-64-v3");
+  const auto in_pairs = [&](int64_t columns) {
+    const Workload w = dense_workload(target, kM, 64, columns, true);
+    const Lowered lowered = dense.lower(w, dense.default_config(w, target), target, "f");
+    return print(lowered.functions.at(0)).find("load.f32x16 sums[") != std::string::npos;
+  };
+  EXPECT_TRUE(in_pairs(64));
+  EXPECT_TRUE(in_pairs(60)) << "but for the last panel";
+  EXPECT_FALSE(in_pairs(8)) << "one vector";
+}
+
 TEST_P(ProductTest, DenseOverLeadingAxes) {
   // (b, n, k) and (b*n, k) are the same workload.
   Group g;

@@ -472,8 +472,8 @@ ValueRef GroupEvaluator::concat(const ir::VarRef& v, const ir::Expr& e, const Pl
       const auto elements = extent.as_constant();
       if (p.lanes > 1 && elements && *elements > 0) {
         // Whole vectors lie in one operand. Of the others any element is as good as none, and read
-        // in fewer instructions; what no lane asks for of memory that is not there takes an AMD
-        // core more than a thousand cycles.
+        // in fewer instructions; a load behind a mask may be slow where its address is not mapped,
+        // though no lane asks for it.
         q.at[axis] = ir::max(0, ir::min(q.at[axis], *elements - 1));
       } else {
         q.valid = inside(q.at[axis], extent) * p.valid.value_or(p.lanes);

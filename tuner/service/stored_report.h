@@ -1,4 +1,4 @@
-// How a workload came out that nothing is searched for now: told from what the database holds.
+// The report of a workload whose campaign is over, from what the database holds.
 #pragma once
 
 #include "db/store/store.h"

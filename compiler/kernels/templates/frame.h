@@ -59,7 +59,7 @@ struct ColumnVectors {
 
   // The same columns in vectors of twice as many lanes, if their number is even and all columns are
   // there. LLVM computes both halves in turns, operator by operator: constants are loaded once for
-  // both, and neither waits for all of the other. An activation takes half of the time so. For
+  // both, and neither waits for all of the other. A GELU takes some 40 % less time on a Zen 3. For
   // values that come from memory, where vectors are neighbours.
   ColumnVectors in_pairs() const;
 };

@@ -34,6 +34,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm/architecture.h"
 #include "compiler/codegen/llvm/emitter.h"
+#include "compiler/codegen/llvm/pin_bounds.h"
 #include "compiler/codegen/parallel.h"
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/tiles.h"
@@ -96,6 +97,7 @@ llvm::ModulePassManager pipeline(const kernels::TargetInfo& target, int level) {
                                                            /*UseMemorySSA=*/true));
     passes.addPass(llvm::ADCEPass());
     passes.addPass(llvm::SimplifyCFGPass());
+    passes.addPass(PinBounds());
   }
   llvm::ModulePassManager all;
   all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));

@@ -106,6 +106,22 @@ Function matrix_registers(TileFragment fragment) {
            both(tile_store(c, j * 16, 32, sum, j))}))});
 }
 
+// Row min(n, 3) of a matrix times a column of vectors.
+Function bounded_row() {
+  KernelBuilder b("bounded");
+  const Dim n = b.symbol("n"), k = Dim::symbol("k");
+  auto a = b.in("A", DType::kF32, 4 * 768);
+  auto column = b.in("B", DType::kF32, 768 * 8);
+  auto c = b.out("C", DType::kF32, 8);
+  auto acc = b.registers("acc", DType::kF32, 1, 8);
+  return b.body({let_index("row", index(ir::min(n, 3) * 768)), set_reg(acc, 0, f32(0, 8)),
+                 loop(LoopKind::kSerial, "k", 0, 768,
+                      set_reg(acc, 0,
+                              fma(load_strided(a, Dim::symbol("row") + k, 0, 8),
+                                  load(column, k * 8, 8), reg(acc, 0)))),
+                 store(c, 0, reg(acc, 0))});
+}
+
 Function fill() {
   KernelBuilder b("fill");
   const Dim n = b.symbol("n"), j = Dim::symbol("j");
@@ -150,6 +166,7 @@ const std::map<std::string, std::function<Function()>> kSamples = {
     {"bf16", [] { return masked([](ValueRef x) { return cast(DType::kF32, x); }, DType::kBF16); }},
     {"mac", [] { return masked([](ValueRef x) { return add(mul(x, x), x); }); }},
     {"exp", [] { return masked([](ValueRef x) { return math::exp(x); }); }},
+    {"bounded-row", bounded_row},
     {"fill", fill},
     {"quantised", quantised},
     {"dots-bf16", [] { return dots(Fragment::kBf16Pairs, 8, 3, 16); }},

@@ -5,32 +5,38 @@
 // Of NHWC images and HWIO weights a convolution is a product: a row is a pixel of the result, the
 // columns are its output channels, and k runs over (kh, kw, c_in). Unfolding the image into the
 // left-hand matrix (im2col) would write and read each pixel kh * kw times. It is not needed: for
-// one tap, the channels of a pixel are consecutive in memory, and those of its neighbour begin
-// stride * c_in elements later. That is all that the register tile of products (tile.h) asks of a
-// left-hand side, so the tile is the same: `rows` pixels of one row of the result by `vectors`
-// vectors of output channels, weights loaded, pixels broadcast. 14 pixels by 2 vectors of AVX-512
-// are 28 multiply-adds, 14 cycles, for 16 loads, which take 8. Pixel widths of the usual networks
-// (7, 14, 28, 56, 112) are multiples of 7 or 14, others split evenly (RowTiles).
+// one tap, the channels of a pixel are consecutive in memory, and each pixel of a tile has a place
+// of its own where they begin. That is all that the register tile of products (tile.h) asks of a
+// left-hand side, so the tile is the same: `rows` pixels of the result by `vectors` vectors of
+// output channels, weights loaded, pixels broadcast. 14 pixels by 2 vectors of AVX-512 are 28
+// multiply-adds, 14 cycles, for 16 loads, which take 8. Numbers of pixels that are no multiple of
+// `rows` are split evenly (RowTiles).
 //
 //   for each item, split over the threads: an image, a block of its rows (of long ones a part), a
 //                                          panel of channels
 //     for each tap, each block of input channels         (a piece of the panel that stays in L1)
-//       for each row of the result, each tile of its pixels
+//       for each tile of the pixels that find the tap inside the image
 //         product of the tile, its sums in registers meanwhile
 //     epilogue and store
 //
 // so that the weights are one forward stream, of which each tile prefetches a share of the next
-// block, as in "dense". Sums wait in a scratch of the thread. A panel that is not much larger than
-// L1 is not cut into blocks: then each tile walks all taps before the next begins, and its sums
-// need not wait.
+// block, ahead of its product (a line with each step of the first tile took a tenth longer).
+// Sums wait in a scratch of the thread. A panel that is not much larger than L1 is not cut
+// into blocks: then each tile walks all taps before the next begins, and its sums need not wait.
 //
-// Borders cost nothing inside and little at the edge. Rows of taps that lie outside the image are
-// cut off by the loop's bounds. The pixels of a tile for which a tap's column lies inside are one
-// of few ranges, each of which has its own product over a part of the same accumulators
-// (tile_border.h). There is no copy of the image and no zero is multiplied. Without blocks, and
-// where columns are not dilated, the taps of a row that lie inside for all pixels are one stretch
-// of memory in image and weights alike, and one loop: three channels of a photograph would make
-// short loops else.
+// Borders cost nothing inside and little at the edge. There is no copy of the image and no zero is
+// multiplied.
+// - By blocks, the pixels that find a tap inside are a rectangle of the item. Tiles walk it line by
+//   line and across the ends of lines: of images 7 pixels wide, where networks have most of their
+//   weights, 16 registers take 9 tiles of 5 or 6 pixels then, not 7 of 4 and 7 of 3, which are too
+//   few for multiply-adds that wait for each other (9 % of the time of ResNet-50's 3 x 3
+//   convolutions there).
+// - Without blocks, tiles are of one line. Rows of taps that lie outside the image are cut off by
+//   the loop's bounds. The pixels of a tile for which a tap's column lies inside are one of few
+//   ranges, each of which has its own product over a part of the same accumulators (tile_border.h).
+//   Where columns are not dilated, the taps of a row that lie inside for all pixels are one stretch
+//   of memory in image and weights alike, and one loop: three channels of a photograph would make
+//   short loops else.
 //
 // A group of channels is a product of its own, with panels of its own. Panels are cut from HWIO
 // weights as they stand, too, for weights that are computed; their rows are then as far apart as
@@ -93,7 +99,8 @@ class Conv2dNhwcLowering {
         horizontal_(
             p.windows[1].with_extents(named_("in_width", p.in[2]), named_("out_width", p.out[2]))),
         line_blocks_(named_("line_blocks", ir::ceildiv(p.out[1], block_rows_))),
-        tiles_(horizontal_.out, rows_, knob_text(c, "tails"), 0, "m_") {
+        tails_(knob_text(c, "tails")),
+        tiles_(horizontal_.out, rows_, tails_, 0, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = panel_registers(p.dtype, p.vectors, p.lanes, p.fragment);
     const Dim most = ir::max(ir::min(p.out[2], kTilesOfLine * rows_), 1);
@@ -140,8 +147,6 @@ class Conv2dNhwcLowering {
           bind("pixels", ir::min(tiles_.first_row(first_tile_ + tile_count_), horizontal_.out) -
                              first_pixel_);
     }
-    if (prefetches())
-      bind("share", ir::ceildiv(lines_per_body(), ir::max(Dim::symbol("lines") * tile_count_, 1)));
 
     const int64_t last = p_.panels() - 1;
     const bool rest = p_.filters % p_.width != 0;
@@ -170,6 +175,14 @@ class Conv2dNhwcLowering {
     int vectors;  // that hold columns
     Columns columns;
   };
+  // The pixels of an item that a tap finds inside the image, a rectangle.
+  struct Inside {
+    Dim y, x;        // its first line and column, from the item's on
+    Dim width;       // columns
+    Dim at;          // where its first pixel's channels begin
+    Dim step, line;  // from a pixel's to the next one's, to those of the next line
+    Dim turn, skip;  // from the end of a line to the next: beyond a step; of the item's pixels
+  };
   using Tile = RowTiles::Tile;
   using Source = ConvNhwc::Source;
 
@@ -196,7 +209,7 @@ class Conv2dNhwcLowering {
     const RegisterTile product = product_of(t.rows, panel);
     return kb::seq({tile_zero(product, "i_"),
                     kb::let_index("left", kb::index(horizontal_.start(t.row))), taps(product),
-                    sums(false, 0, 0, t.rows, panel.vectors)});
+                    store_sums(t.rows, panel.vectors)});
   }
 
   // Whether all of a row's taps are one stretch of memory.
@@ -269,67 +282,116 @@ class Conv2dNhwcLowering {
   // ---- by blocks: all tiles for a piece of the weights, then the next piece
 
   StmtRef by_blocks(const Panel& panel) {
-    const Dim i = Dim::symbol("i"), z = Dim::symbol("z"), y = Dim::symbol("y");
+    const Dim i = Dim::symbol("i"), j = Dim::symbol("j"), z = Dim::symbol("z");
     std::vector<StmtRef> zeros;
     for (int v = 0; v < panel.vectors; ++v)
       zeros.push_back(
           kb::store(sums_, z * p_.width + v * p_.lanes, kb::number(p_.dtype, 0, p_.lanes)));
-    StmtRef tiles = tiles_.for_each(
-        first_tile_, tile_count_, [&](const Tile& t) { return tile_of_block(t, panel); }, nullptr);
-    if (vertical_.clipped)
-      tiles = kb::if_then(kb::both(kb::le(0, y), kb::lt(y, vertical_.in)), std::move(tiles));
-    StmtRef lines = each_line(
-        kb::seq({kb::let_index("y", kb::index(vertical_.start(line()) + i * vertical_.dilation)),
-                 std::move(tiles)}));
     const auto loop = [](const char* var, const Dim& extent, StmtRef body) {
       return kb::loop(LoopKind::kSerial, var, 0, extent, std::move(body));
     };
     return kb::seq(
         {loop("z", Dim::symbol("lines") * pixels_, kb::seq(std::move(zeros))),
-         loop("i", vertical_.taps,
-              loop("j", horizontal_.taps, loop("cb", blocks_.count, std::move(lines)))),
+         loop("i", vertical_.taps, loop("j", horizontal_.taps, tap_by_blocks(i, j, panel))),
          each_line(epilogue(panel, "e_r", pixels_, Dim::symbol("line") * pixels_, first_pixel_))});
   }
 
-  StmtRef tile_of_block(const Tile& t, const Panel& panel) {
+  // Tap (i, j) of all pixels of the item.
+  StmtRef tap_by_blocks(const Dim& i, const Dim& j, const Panel& panel) {
+    std::vector<StmtRef> all;
+    const auto bind = [&](const char* symbol, const Dim& d) {
+      all.push_back(kb::let_index(symbol, kb::index(d)));
+      return Dim::symbol(symbol);
+    };
+    const Source& source = p_.sources[0];
+    Inside in;
+    in.y = bind("y", ir::max(vertical_.first_with(i) - first_line_, 0));
+    in.x = bind("x", ir::max(horizontal_.first_with(j) - first_pixel_, 0));
+    const Dim height = ir::min(vertical_.end_with(i) - first_line_, Dim::symbol("lines")) - in.y;
+    const Dim width = ir::min(horizontal_.end_with(j) - first_pixel_, pixels_) - in.x;
+    in.width = bind("columns", ir::max(width, 1));
+    const Dim pixels = bind("inside", ir::max(height, 0) * ir::max(width, 0));
+    in.at =
+        bind("at", place(source, 0, vertical_.start(first_line_ + in.y) + i * vertical_.dilation,
+                         horizontal_.start(first_pixel_ + in.x) + j * horizontal_.dilation));
+    in.step = horizontal_.stride * p_.pixel(source);
+    const Dim line = vertical_.stride * p_.pixel(source) * horizontal_.in;
+    in.line = bind("next_line", line);
+    in.turn = bind("turn", line - in.width * in.step);
+    in.skip = bind("skip", pixels_ - in.width);
+    const RowTiles tiles(pixels, rows_, tails_, 0, "q_");
+    for (StmtRef& s : tiles.prologue()) all.push_back(std::move(s));
+    if (prefetches()) bind("share", ir::ceildiv(lines_of_block(), ir::max(tiles.count(), 1)));
+    StmtRef block = tiles.for_each(
+        0, tiles.count(), [&](const Tile& t) { return tile_of_block(t, in, panel); }, nullptr);
+    all.push_back(kb::loop(LoopKind::kSerial, "cb", 0, blocks_.count, std::move(block)));
+    return kb::seq(std::move(all));
+  }
+
+  StmtRef tile_of_block(const Tile& t, const Inside& in, const Panel& panel) {
     const Dim i = Dim::symbol("i"), j = Dim::symbol("j");
     const Dim first_step = Dim::symbol("cb") * blocks_.size;
     const Dim steps = blocks_.size * blocks_.count == p_.depth_steps()
                           ? Dim(blocks_.size)
                           : ir::min(p_.depth_steps() - first_step, blocks_.size);
-    const Dim column = Dim::symbol("left"), at = Dim::symbol("at");
     const Dim row = (i * horizontal_.taps + j) * p_.depth_steps() + first_step;
-    const Dim pixel = Dim::symbol("line") * pixels_ + t.row - first_pixel_;
-    RegisterTile tile = product_of(t.rows, panel);
-    if (prefetches()) {
-      const Dim number = Dim::symbol("line") * tile_count_ + t.number;
-      const Dim next = p_.row_of_panel(group_, column_panel_, row + blocks_.size);
-      tile.at_body = [=, this](const Dim& body) {
-        const Dim share = Dim::symbol("share");
-        const Dim part =
-            (number * (blocks_.size / unroll_) + body) * share * line_elements(p_.weights->dtype);
-        return prefetch_share(p_.weights, next + part, number, share, lines_per_body());
+    std::vector<StmtRef> all;
+    if (prefetches())
+      all.push_back(prefetch_burst(p_.weights,
+                                   p_.row_of_panel(group_, column_panel_, row + blocks_.size),
+                                   t.number, Dim::symbol("share"), lines_of_block()));
+    // Of each pixel: its column, its number in the sums, and where its channels begin.
+    std::vector<Dim> places, numbers;
+    Dim column, number, at;
+    for (int r = 0; r < t.rows; ++r) {
+      const auto bind = [&](const char* symbol, const Dim& d) {
+        all.push_back(kb::let_index(fmt::format("{}{}", symbol, r), kb::index(d)));
+        return Dim::symbol(fmt::format("{}{}", symbol, r));
       };
+      if (r == 0) {
+        const Dim line = bind("l", ir::floordiv(t.row, in.width));
+        column = bind("c", t.row - line * in.width);
+        number = bind("n", (in.y + line) * pixels_ + in.x + column);
+        at = bind("at", in.at + line * in.line + column * in.step + first_step * p_.group);
+      } else {
+        const Dim over = bind("o", ir::max(column + 2 - in.width, 0));  // 1 at the end of a line
+        column = bind("c", column + 1 - over * in.width);
+        number = bind("n", number + 1 + over * in.skip);
+        at = bind("at", at + in.step + over * in.turn);
+      }
+      numbers.push_back(number);
+      places.push_back(at);
     }
-    const TilePart part = [&](int first, int rows, const std::string& prefix) {
-      return kb::seq({sums(true, pixel, first, rows, panel.vectors),
-                      product(tile, p_.sources[0], first, rows, at, row, steps, prefix),
-                      sums(false, pixel, first, rows, panel.vectors)});
+    const auto sums = [&](bool load) {
+      for (int r = 0; r < t.rows; ++r)
+        for (int v = 0; v < panel.vectors; ++v) {
+          const Dim element = r * panel.vectors + v;
+          const Dim sum = numbers[static_cast<size_t>(r)] * p_.width + v * p_.lanes;
+          all.push_back(load ? kb::set_reg(accumulators_, element, kb::load(sums_, sum, p_.lanes))
+                             : kb::store(sums_, sum, kb::reg(accumulators_, element)));
+        }
     };
-    StmtRef some = part_of_tile(horizontal_, tiles_, t.rows, column, part, true);
-    return kb::seq(
-        {kb::let_index("left", kb::index(horizontal_.start(t.row) + j * horizontal_.dilation)),
-         kb::let_index("at", kb::index(place(p_.sources[0], 0, Dim::symbol("y"), column) +
-                                       first_step * p_.group)),
-         std::move(some)});
+    RegisterTile tile = product_of(t.rows, panel);
+    tile.lhs = p_.sources[0].image;
+    tile.rows_apart = true;
+    tile.lhs_index = [&](const Dim& pixel, const Dim& c) {
+      return places[static_cast<size_t>(*pixel.as_constant())] + c * p_.group;
+    };
+    tile.rhs_index = [&](const Dim& v, const Dim& c) {
+      return p_.row_of_panel(group_, column_panel_, row + c) + p_.distance(0, v * p_.lanes);
+    };
+    tile.k_extent = steps;
+    sums(true);
+    all.push_back(tile_product(tile, "a_"));
+    sums(false);
+    return kb::seq(std::move(all));
   }
 
-  // Cache lines of weights that a loop body of a tile's product takes.
-  int64_t lines_per_body() const {
-    return lines_of(unroll_ * p_.width * p_.group, p_.weights->dtype);
-  }
   // Blocks of packed weights lie one behind the other, across panels too.
-  bool prefetches() const { return blocked_ && p_.stored == p_.width && blocks_.size >= unroll_; }
+  bool prefetches() const { return p_.stored == p_.width; }
+  int64_t lines_of_block() const {
+    return lines_of(blocks_.size * p_.width * p_.group, p_.weights->dtype);
+  }
 
   // ---- parts of tiles
 
@@ -339,15 +401,13 @@ class Conv2dNhwcLowering {
     return pixel * p_.pixel(s) + s.first + group_ * p_.depth();
   }
 
-  // Loads the accumulators of pixels [first, first + rows) of a tile from the scratch, or stores
-  // them. The tile's pixel 0 is the scratch's number `pixel`.
-  StmtRef sums(bool load, const Dim& pixel, int first, int rows, int vectors) const {
+  // Stores the sums of a tile, whose pixel 0 is the scratch's.
+  StmtRef store_sums(int rows, int vectors) const {
     const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    const Dim element = r * vectors + v, at = (pixel + r) * p_.width + v * p_.lanes;
-    StmtRef one = load ? kb::set_reg(accumulators_, element, kb::load(sums_, at, p_.lanes))
-                       : kb::store(sums_, at, kb::reg(accumulators_, element));
-    return kb::loop(LoopKind::kUnroll, "c_r", first, rows,
-                    kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(one)));
+    return kb::loop(LoopKind::kUnroll, "c_r", 0, rows,
+                    kb::loop(LoopKind::kUnroll, "c_v", 0, vectors,
+                             kb::store(sums_, r * p_.width + v * p_.lanes,
+                                       kb::reg(accumulators_, r * vectors + v))));
   }
 
   // The product of a tile of so many pixels, but for its left-hand side and where operands lie.
@@ -426,7 +486,8 @@ class Conv2dNhwcLowering {
   KBlocks blocks_;  // of a tap's channels
   Window vertical_, horizontal_;
   Dim line_blocks_;
-  RowTiles tiles_;
+  std::string tails_;
+  RowTiles tiles_;  // of a line
   BufferRef accumulators_, panel_, sums_;
   // Of the item; the names "lines" and "line" are for the lines of the result that it has.
   Dim group_, column_panel_, image_, first_line_;

@@ -158,36 +158,40 @@ StmtRef tile_product(const RegisterTile& t, const std::string& prefix) {
   NIMBLE_CHECK(t.unroll % t.chains == 0, "{} chains, {} steps", t.chains, t.unroll);
   NIMBLE_CHECK(t.first_row == 0 || t.chains == 1, "{} chains of a part of a tile", t.chains);
   const Dim v = Dim::symbol(prefix + "v");
-  const Dim r = Dim::symbol(prefix + "r") + t.first_row;
   const DType lhs_type = row_type(t.fragment, t.dtype);
   const DType rhs_type = column_type(t.fragment, t.dtype);
   // One k step; `chain` chooses the set of accumulators, `masked` says that its groups may end
   // early.
   auto step = [&](const Dim& k, const Dim& chain, bool masked = false) {
-    const Dim element = (chain * t.rows + r) * t.vectors + v;
     auto rhs = [&] {
       const Dim index = t.rhs_index(v, k);
       const auto valid = t.rhs_valid ? t.rhs_valid(v) : std::nullopt;
       return kb::cast(rhs_type, valid ? kb::load_masked(t.rhs, index, t.operand_lanes(), *valid)
                                       : kb::load(t.rhs, index, t.operand_lanes()));
     };
-    auto lhs = [&] {
-      const Dim index = t.lhs_index(r, k);
+    auto row = [&](const Dim& r) {
+      const Dim element = (chain * t.rows + r) * t.vectors + v, index = t.lhs_index(r, k);
       const int of_row = group_of(t.fragment);
       kir::ValueRef group = masked ? kb::load_masked(t.lhs, index, of_row, t.lhs_valid(k))
                                    : kb::load(t.lhs, index, of_row);
-      return kb::broadcast(kb::cast(lhs_type, std::move(group)), t.operand_lanes());
+      kir::ValueRef lhs = kb::broadcast(kb::cast(lhs_type, std::move(group)), t.operand_lanes());
+      const std::string a = prefix + "a" + (t.rows_apart ? r.str() : "");
+      auto columns = kb::loop(
+          LoopKind::kUnroll, prefix + "v", 0, t.vectors,
+          kb::set_reg(t.accumulators, element,
+                      multiply_add(t, kb::local(a, lhs_type, t.operand_lanes()),
+                                   kb::reg(t.panel, v), kb::reg(t.accumulators, element))));
+      return kb::seq({kb::let(a, std::move(lhs)), std::move(columns)});
     };
-    const std::string a = prefix + "a";
-    auto columns =
-        kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors,
-                 kb::set_reg(t.accumulators, element,
-                             multiply_add(t, kb::local(a, lhs_type, t.operand_lanes()),
-                                          kb::reg(t.panel, v), kb::reg(t.accumulators, element))));
-    auto row = kb::seq({kb::let(a, lhs()), std::move(columns)});
-    return kb::seq(
-        {kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors, kb::set_reg(t.panel, v, rhs())),
-         kb::loop(LoopKind::kUnroll, prefix + "r", 0, t.rows, std::move(row))});
+    std::vector<StmtRef> all = {
+        kb::loop(LoopKind::kUnroll, prefix + "v", 0, t.vectors, kb::set_reg(t.panel, v, rhs()))};
+    if (t.rows_apart) {
+      for (int r = 0; r < t.rows; ++r) all.push_back(row(t.first_row + r));
+    } else {
+      all.push_back(kb::loop(LoopKind::kUnroll, prefix + "r", 0, t.rows,
+                             row(Dim::symbol(prefix + "r") + t.first_row)));
+    }
+    return kb::seq(std::move(all));
   };
   std::vector<StmtRef> all;
   const Dim k = Dim::symbol(prefix + "k"), u = Dim::symbol(prefix + "u");
@@ -252,6 +256,14 @@ StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& num
     nested = kb::if_then(kb::le(steps[i], share), kb::seq(std::move(group)));
   }
   return kb::if_then(kb::lt(number * share, lines), std::move(nested));
+}
+
+StmtRef prefetch_burst(const kir::BufferRef& b, const Dim& first, const Dim& number,
+                       const Dim& share, int64_t lines) {
+  const Dim line = number * share + Dim::symbol("f_l");
+  const Dim count = ir::max(ir::min(share, lines - number * share), 0);
+  return kb::loop(LoopKind::kSerial, "f_l", 0, count,
+                  kb::prefetch(b, first + line * line_elements(b->dtype), 2));
 }
 
 KBlocks k_blocks(int64_t k, int64_t block, int64_t unroll) {

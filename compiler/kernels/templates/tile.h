@@ -54,6 +54,7 @@ struct RegisterTile {
   kir::BufferRef panel;         // of >= vectors vectors (panel_registers)
   kir::BufferRef lhs, rhs;
   std::function<Dim(const Dim& row, const Dim& k)> lhs_index;  // of one element, a group's first
+  bool rows_apart = false;  // lhs_index takes the numbers of rows alone, which lie anywhere
   // Of the elements of a group from step `whole` on, so many exist; may be empty: all.
   std::function<Dim(const Dim& k)> lhs_valid;
   Dim whole;  // with lhs_valid: steps ahead of which no group needs a mask, <= k_extent
@@ -135,6 +136,9 @@ kir::StmtRef prefetch_tile(const kir::BufferRef& b, const Dim& first, int rows, 
 // nothing to fetch. A share is rarely more than a few lines: nested conditions keep the usual case
 // to one or two tests.
 kir::StmtRef prefetch_share(const kir::BufferRef& b, const Dim& first, const Dim& number,
+                            const Dim& share, int64_t lines);
+// The same at once, ahead of a tile's product, for shares of any size.
+kir::StmtRef prefetch_burst(const kir::BufferRef& b, const Dim& first, const Dim& number,
                             const Dim& share, int64_t lines);
 
 // k in equal blocks of at most `block` steps (0: one block), each a multiple of the unrolling but

@@ -37,6 +37,14 @@ Dim Window::counted(const Dim& position, bool with_padding) const {
   return ir::max(end_at(from, extent, taps, dilation) - first_at(from, dilation), 0);
 }
 
+Dim Window::first_with(const Dim& tap) const {
+  return clipped ? first_at(tap * dilation - before, stride) : Dim(0);
+}
+
+Dim Window::end_with(const Dim& tap) const {
+  return clipped ? ir::min(ir::floordiv(in - 1 + before - tap * dilation, stride) + 1, out) : out;
+}
+
 Dim Window::begin_inside() const {
   return ir::min(ir::ceildiv(before, stride), out);
 }

@@ -28,6 +28,11 @@ struct Window {
   // How many taps of the window at a position lie inside, or inside image and padding.
   kir::Dim counted(const kir::Dim& position, bool with_padding) const;
 
+  // Positions [first_with, end_with) find a tap inside; there are none where the second is not
+  // above the first.
+  kir::Dim first_with(const kir::Dim& tap) const;
+  kir::Dim end_with(const kir::Dim& tap) const;
+
   // Positions [begin_inside, end_inside) have windows without padding.
   kir::Dim begin_inside() const;
   kir::Dim end_inside() const;

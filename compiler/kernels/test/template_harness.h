@@ -81,6 +81,7 @@ struct Case {
   double tolerance = 1e-5;    // relative to max(1, |expected|)
   double low = -2, high = 2;  // of random inputs
   int configurations = 50;    // sampled ones, besides the default
+  std::vector<Config> also;   // configurations that are not left to chance
 };
 
 // The group that the program of one function becomes. What it asserts of extents stays outside of
@@ -303,6 +304,10 @@ inline void check_in_mode(Case c) {
     std::vector<Config> configs = {t->default_config(w, target)};
     ASSERT_TRUE(t->valid(w, configs[0], target)) << to_json(configs[0]);
     std::set<std::string> seen = {to_json(configs[0])};
+    for (const Config& one : c.also) {
+      ASSERT_TRUE(t->valid(w, one, target)) << to_json(one);
+      if (seen.insert(to_json(one)).second) configs.push_back(one);
+    }
     const int tries = mode().only_default ? 0 : 10 * c.configurations;
     for (int i = 0; i < tries && seen.size() <= static_cast<size_t>(c.configurations); ++i) {
       Config sample;

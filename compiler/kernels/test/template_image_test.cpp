@@ -1,5 +1,6 @@
 // Convolutions of channels-last images by vectors against the reference interpreter.
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/test/image_cases.h"
 
 namespace nimble::kernels::testing {
@@ -22,6 +23,21 @@ TEST(Conv2dNhwc, OneDimension) {
   const Filter f{1, 9, 1, 2, 0, 4, 0, 4, 1, 1, 1, 24, 35};
   Case c = convolution(f, "conv2d_nhwc");
   c.sizes = {{1, 1, 1}, {2, 1, 5}, {1, 1, 27}, {1, 1, 64}, {1, 1, 130}, {1, 1, 701}};
+  check(c);
+}
+
+// Tiles across the ends of lines, of lines that are several items.
+TEST(Conv2dNhwc, BlocksOfLongLines) {
+  Case c = packed_convolution({3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 40, 20}, DType::kF32);
+  c.sizes = {{1, 3, 150}, {2, 2, 131}, {1, 5, 3}};
+  c.configurations = 5;
+  for (const char* tails : {kTailsEven, kTailsChecked})
+    c.also.push_back({{"rows", int64_t{4}},
+                      {"c_block", int64_t{32}},
+                      {"unroll", int64_t{1}},
+                      {"block_rows", int64_t{2}},
+                      {"order", std::string("weights")},
+                      {"tails", std::string(tails)}});
   check(c);
 }
 

@@ -467,7 +467,7 @@ Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) con
           {"unroll", int64_t{4}},
           {"block_rows", block_rows},
           {"prefetch", "spread"},
-          {"ahead", "none"},
+          {"ahead", epilogue_operands(w, p->frame).empty() ? "none" : "epilogue"},
           {"split", columns >= 4 ? "columns" : "rows"},
           {"tails", kTailsEven}};
 }

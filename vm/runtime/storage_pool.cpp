@@ -13,6 +13,12 @@ namespace {
 constexpr uint64_t kUnit = 64;  // a cache line: sizes are multiples of it
 constexpr uint64_t kLargest = uint64_t{1} << 62;
 
+// Where large blocks begin, in bytes of a page: at 0, 1600, 3200, 704, … – any few successive ones
+// are far apart, and all 64 lines have their turn.
+constexpr uint64_t kSmallPage = 4096, kMove = 25 * kUnit, kMostMoved = kSmallPage - kUnit;
+// Blocks of so many bytes do: the page that is added to them is a sixty-fourth at most.
+constexpr uint64_t kMovedFrom = 64 * Device::kGranule;
+
 uint64_t rounded(uint64_t bytes) {
   return round_up(std::max<uint64_t>(bytes, 1), kUnit);
 }
@@ -47,7 +53,8 @@ Block StoragePool::allocate(uint64_t bytes) {
     throw Error(Status::kExhausted, "", fmt::format("a storage of {} bytes is too large", bytes),
                 "use smaller inputs");
   bool zeros = false;
-  const Block block = obtain(rounded(bytes), &zeros);
+  const uint64_t size = rounded(bytes);
+  const Block block = obtain(is_moved(size) ? size + kMostMoved : size, &zeros);
   if (!clears_ || zeros) return block;
   try {
     device_.clear(block.data, block.bytes);  // outside of the lock: it may take long
@@ -66,7 +73,7 @@ Block StoragePool::obtain(uint64_t size, bool* zeros) {
     ++stats_.reuses;
     return hand_out(kept);
   }
-  if (!make_room(held(size))) fail_at_limit(size);
+  if (!make_room(held(size))) fail_at_limit(held(size));
   void* data = device_.allocate(size);
   if (!data) {
     trim_to(0);
@@ -119,17 +126,27 @@ Block StoragePool::drop(int size_class, size_t index) {
   return block;
 }
 
+bool StoragePool::is_moved(uint64_t bytes) const {
+  return bytes >= kMovedFrom && device_.host_accessible() && device_.frees_parts(bytes);
+}
+
 Block StoragePool::hand_out(Block block) {
   ++stats_.allocations;
   stats_.in_use += held(block.bytes);
   stats_.peak = std::max(stats_.peak, stats_.in_use);
   run_peak_ = std::max(run_peak_, stats_.in_use);
-  return block;
+  if (!is_moved(block.bytes)) return block;
+  const uint64_t shift = moved_++ * kMove % kSmallPage;
+  return {block.data + shift, block.bytes - shift};
 }
 
 void StoragePool::release(Block block) {
   if (!block.data) return;
   std::lock_guard lock(lock_);
+  if (is_moved(block.bytes)) {
+    const uint64_t shift = reinterpret_cast<uintptr_t>(block.data) % kSmallPage;
+    block = {block.data - shift, block.bytes + shift};
+  }
   stats_.in_use -= held(block.bytes);
   try {
     keep(block);
@@ -218,6 +235,7 @@ void StoragePool::end_run() {
       std::min(recent_peak_ / 8, std::max(kForgetsTimes * run_peak_, kForgets));
   recent_peak_ = std::max(run_peak_, recent_peak_ - forgets);
   run_peak_ = stats_.in_use;
+  moved_ = 0;  // the next run's tensors lie as this one's did
   const uint64_t keep = with_slack(recent_peak_);
   if (stats_.reserved > keep) trim_to(keep > stats_.in_use ? keep - stats_.in_use : 0);
 }

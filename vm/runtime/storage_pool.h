@@ -2,7 +2,7 @@
 //
 // Dynamic shapes ask for a different size at every run, so a pool that reuses exact sizes only
 // grows without end, and one that rounds sizes up holds what nobody asked for. Here blocks have
-// the size that was asked for. A large free one, whose memory the system takes back in parts, is
+// the size that was asked for, large ones a page more (below). A large free one, whose memory the system takes back in parts, is
 // cut to what is asked for and becomes one with its free neighbours again (free_ranges.h): a run of
 // another shape finds the memory of the run before. A smaller one serves any request that fills
 // eight ninths of it. What the pool holds, live and free, stays within 17/16 of the peak of what
@@ -11,6 +11,13 @@
 // largest need of a run, by construction, and a run of a shape seen in the last one finds every
 // block on the lists. A program that needs little would spend more time on giving back than on its
 // kernels: up to kAlwaysKept stay whatever is needed.
+//
+// Large blocks of the host's memory come in whole pages, but do not begin with one: each begins so
+// many lines into its first page, another number than those before it. Tensors of a size would lie
+// the same way otherwise, and a kernel that reads one and writes another at the same place of both
+// waits: a load whose last twelve bits of address are those of a store on its way is held until
+// that is done (AMD's optimisation guide for family 19h, section on store-to-load forwarding), and
+// rows a page apart share one set of the cache.
 #pragma once
 
 #include <array>
@@ -96,6 +103,8 @@ class StoragePool {
   [[noreturn]] void fail_at_limit(uint64_t bytes) const;
   void trim_to(uint64_t keep);
   void fail_on_request();
+  // Whether a block of so many bytes begins within a page.
+  bool is_moved(uint64_t bytes) const;
 
   Device& device_;
   const uint64_t limit_;
@@ -107,6 +116,7 @@ class StoragePool {
   std::array<uint64_t, kClasses / 64> occupied_{};
   MemoryStats stats_;
   uint64_t charged_ = 0;
+  uint64_t moved_ = 0;    // large blocks of the run so far
   uint64_t fail_in_ = 0;  // requests until one is made to fail
   uint64_t made_to_fail_ = 0;
   uint64_t run_peak_ = 0, recent_peak_ = 0;

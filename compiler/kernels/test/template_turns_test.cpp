@@ -1,0 +1,68 @@
+// Functions that kernels compute on several vectors in turns, as one of as many lanes: which
+// kernels do so, and what they give, against the reference interpreter.
+#include <fmt/format.h>
+
+#include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/operator_rows.h"
+#include "compiler/kernels/test/template_harness.h"
+
+namespace nimble::kernels::testing {
+namespace {
+
+// Whether the kernel of a function, by the default schedule for vectors of 8 lanes, has `part`.
+bool has(const std::string& function, const std::string& part) {
+  const Workload w = workload_of(function);
+  const TargetInfo& target = target_by_name("x86-64-v3");
+  const Template* t = template_for(w, target);
+  if (t == nullptr) return false;
+  const Lowered lowered = t->lower(w, t->default_config(w, target), target, "f");
+  return kir::print(lowered.functions.at(0)).find(part) != std::string::npos;
+}
+
+TEST(Elementwise, FunctionsInTurns) {
+  for (const char* text : {
+           "(%x: Tensor[(n), f32]) { let %y = gelu(%x); %y }",
+           "(%x: Tensor[(n), f16]) { let %s = sigmoid(%x); let %y = mul(%x, %s); %y }",
+           "(%x: Tensor[(n), f64]) { let %y = tanh(%x); %y }",
+           "(%x: Tensor[(n, 37), f32], %z: Tensor[(37), f32]) "
+           "{ let %s = add(%x, %z); let %y = erf(%s); %y }",
+           "(%x: Tensor[(n, 69), f32], %z: Tensor[(n, 130), f32]) "
+           "{ let %c = concat(%x, %z) {axis = 1}; let %y = sigmoid(%c); %y }",
+           "(%x: Tensor[(n, m), f32]) "
+           "{ let %t = transpose(%x) {axes = [1, 0]}; let %y = softplus(%t); %y }",
+           // Channels that change places have lanes of all turns side by side, and stay as they
+           // are.
+           "(%x: Tensor[(n, 64), f32]) { let %r = reshape(%x) {shape = (n, 2, 32)}; "
+           "let %t = transpose(%r) {axes = [0, 2, 1]}; let %y = sigmoid(%t); %y }",
+       }) {
+    SCOPED_TRACE(text);
+    Case c;
+    c.text = std::string("fn @f") + text;
+    c.served_by = "elementwise";
+    c.oracle = by_reference(c.text);
+    c.sizes = random_sizes(workload_of(c.text).contract.symbols.size(), 140, 10);
+    c.configurations = 8;
+    // The reference rounds each operator's result.
+    if (c.text.find("f16") != std::string::npos) c.tolerance = 2e-3;
+    check(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Elementwise, WhatIsNoFunctionIsNotInTurns) {
+  const auto in_turns = [](const std::string& op, const std::string& attributes = {}) {
+    return has(
+        fmt::format("fn @f(%x: Tensor[(n), f32]) {{ let %y = {}(%x){}; %y }}", op, attributes),
+        "load.f32x16 p0[");
+  };
+  for (const char* op :
+       {"exp", "log", "tanh", "sigmoid", "erf", "gelu", "gelu_tanh", "softplus", "atan"})
+    EXPECT_TRUE(in_turns(op)) << op;
+  // A sine's vectors are two of f64 each as they are.
+  for (const char* op : {"neg", "relu", "sqrt", "rsqrt", "reciprocal", "round", "sin", "cos"})
+    EXPECT_FALSE(in_turns(op)) << op;
+  EXPECT_FALSE(in_turns("clip", " {min = 0.0, max = 6.0}"));
+}
+
+}  // namespace
+}  // namespace nimble::kernels::testing

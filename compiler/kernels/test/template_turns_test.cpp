@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/kernels/targets.h"
+#include "compiler/kernels/test/image_cases.h"
 #include "compiler/kernels/test/operator_rows.h"
 #include "compiler/kernels/test/template_harness.h"
 
@@ -17,6 +18,62 @@ bool has(const std::string& function, const std::string& part) {
   if (t == nullptr) return false;
   const Lowered lowered = t->lower(w, t->default_config(w, target), target, "f");
   return kir::print(lowered.functions.at(0)).find(part) != std::string::npos;
+}
+
+// A depthwise convolution with statements behind it that make %r of %y and further parameters.
+Case depthwise(const Filter& f, const std::string& epilogue, const std::string& parameters = {}) {
+  Case c = convolution(f, "depthwise_nhwc");
+  replace_once(c.text, "let %r = relu(%y);", epilogue);
+  replace_once(c.text, ") { let %y", parameters + ") { let %y");
+  c.oracle = by_reference(c.text);
+  return c;
+}
+Filter three_by_three(int64_t channels) {
+  return {3, 3, 1, 1, 1, 1, 1, 1, 1, 1, channels, channels, channels};
+}
+
+constexpr const char* kSilu = "let %s = sigmoid(%y); let %r = mul(%y, %s);";
+
+TEST(DepthwiseNhwc, FunctionsInTurns) {
+  check_each({three_by_three(64),
+              three_by_three(48),
+              three_by_three(24),
+              {3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 58, 58, 58},
+              {5, 5, 2, 2, 2, 2, 2, 2, 1, 1, 40, 40, 40},
+              {3, 3, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3},
+              {2, 3, 1, 1, 0, 0, 0, 0, 1, 1, 16, 16, 16},
+              {3, 3, 1, 2, 0, 2, 1, 0, 1, 1, 1, 1, 1}},
+             [](const Filter& f) { return depthwise(f, kSilu); });
+}
+
+TEST(DepthwiseNhwc, FunctionsOfSumsWithAResidualImageInTurns) {
+  for (const int64_t channels : {64, 40}) {
+    const std::string residual = fmt::format(", %z: Tensor[(b, h, w, {}), f32]", channels);
+    check(
+        depthwise(three_by_three(channels), "let %s = add(%y, %z); let %r = gelu(%s);", residual));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(DepthwiseNhwc, WhatWaitsForFunctions) {
+  const auto sums = [](int64_t channels, const std::string& epilogue, int lanes) {
+    return has(depthwise(three_by_three(channels), epilogue).text,
+               fmt::format("load.f32x{} sums[", lanes));
+  };
+  EXPECT_TRUE(sums(64, kSilu, 32));
+  EXPECT_TRUE(sums(24, kSilu, 16)) << "two vectors of three";
+  EXPECT_TRUE(sums(24, kSilu, 8)) << "the last one";
+  for (const char* plain :
+       {"let %r = relu(%y);", "let %r = clip(%y) {min = 0.0, max = 6.0};", "let %r = sqrt(%y);"})
+    for (const int lanes : {8, 16, 32}) EXPECT_FALSE(sums(64, plain, lanes)) << plain;
+}
+
+TEST(DepthwiseNhwc, WholeVectorsOfTheLastPanelHaveNoMask) {
+  const auto masked = [](int64_t channels) {
+    return has(convolution(three_by_three(channels), "depthwise_nhwc").text, "] first ");
+  };
+  EXPECT_FALSE(masked(24));
+  EXPECT_TRUE(masked(20));
 }
 
 TEST(Elementwise, FunctionsInTurns) {

@@ -5,7 +5,6 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/test/image_cases.h"
 #include "compiler/kernels/test/operator_rows.h"
-#include "compiler/kernels/test/template_harness.h"
 
 namespace nimble::kernels::testing {
 namespace {
@@ -119,6 +118,19 @@ TEST(Elementwise, WhatIsNoFunctionIsNotInTurns) {
   for (const char* op : {"neg", "relu", "sqrt", "rsqrt", "reciprocal", "round", "sin", "cos"})
     EXPECT_FALSE(in_turns(op)) << op;
   EXPECT_FALSE(in_turns("clip", " {min = 0.0, max = 6.0}"));
+}
+
+TEST(Attention, ExponentialsOfLongRowsInTurns) {
+  const auto in_turns = [](const std::string& keys) {
+    return has(fmt::format("fn @f(%q: Tensor[(b, n, 32), f32], %k: Tensor[(b, {0}, 32), f32], "
+                           "%v: Tensor[(b, {0}, 32), f32]) "
+                           "{{ let %y = attention(%q, %k, %v) {{heads = 2, scale = 0.25}}; %y }}",
+                           keys),
+               "load.f32x32 scores[");
+  };
+  EXPECT_TRUE(in_turns("m"));
+  EXPECT_TRUE(in_turns("197"));
+  EXPECT_FALSE(in_turns("49")) << "in registers";
 }
 
 }  // namespace

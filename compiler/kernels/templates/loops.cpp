@@ -259,7 +259,7 @@ bool computes_functions(const ir::Function& group, int lanes, const TargetInfo& 
     std::vector<ValueRef> operands;
     for (const ir::Atom& a : b.value->args) {
       const DType type = compute_type(ir::type_of(a)->dtype);
-      // The rule may ask for a number that is known: a square is no function, a power is.
+      // A rule may look at a number that is known: a square is one product, a power a function.
       const bool known = a.is_constant() && a.constant->elements() == 1 && is_float(type);
       operands.push_back(known ? kb::number(type, a.constant->value(0), 1)
                                : kb::local("x", type, 1));

@@ -133,15 +133,10 @@ llvm::Value* Emitter::clipped_to_integer(llvm::Value* v, DType to, int lanes) {
 
 // By the instruction, in which NaN and what lies beyond become the smallest integer.
 llvm::Value* Emitter::f32_to_i32(llvm::Value* v, int lanes, bool rounds) {
-  const int widest = target_.vector_bits / 32;
-  if (lanes > widest) {
-    const int half = lanes / 2;
-    llvm::Value* low = f32_to_i32(lanes_of(v, 0, lanes, half), half, rounds);
-    llvm::Value* high = f32_to_i32(lanes_of(v, half, lanes, half), half, rounds);
-    llvm::SmallVector<int, 64> all;
-    for (int i = 0; i < lanes; ++i) all.push_back(i);
-    return b_.CreateShuffleVector(low, high, all);
-  }
+  if (lanes > target_.vector_bits / 32)
+    return by_halves({v}, [&](llvm::ArrayRef<llvm::Value*> half) {
+      return f32_to_i32(half[0], lanes / 2, rounds);
+    });
   if (lanes == 16)
     return b_.CreateIntrinsic(rounds ? llvm::Intrinsic::x86_avx512_mask_cvtps2dq_512
                                      : llvm::Intrinsic::x86_avx512_mask_cvttps2dq_512,

@@ -13,6 +13,7 @@
 #include <llvm/IR/Operator.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "compiler/codegen/llvm/emitter.h"
@@ -109,6 +110,24 @@ llvm::Value* Emitter::lanes_of(llvm::Value* v, int first, int from, int to) {
   return b_.CreateShuffleVector(v, lanes);
 }
 
+llvm::Value* Emitter::by_halves(llvm::ArrayRef<llvm::Value*> vectors, OfHalves of) {
+  const auto half = [&](int number) {
+    llvm::SmallVector<llvm::Value*, 4> parts;
+    for (llvm::Value* v : vectors) {
+      const auto lanes =
+          static_cast<int>(llvm::cast<llvm::FixedVectorType>(v->getType())->getNumElements());
+      parts.push_back(lanes_of(v, number * lanes / 2, lanes, lanes / 2));
+    }
+    return of(parts);
+  };
+  llvm::Value* low = half(0);
+  llvm::Value* high = half(1);
+  const auto lanes = llvm::cast<llvm::FixedVectorType>(low->getType())->getNumElements();
+  llvm::SmallVector<int, 64> all(2 * lanes);
+  std::iota(all.begin(), all.end(), 0);
+  return b_.CreateShuffleVector(low, high, all);
+}
+
 llvm::Value* Emitter::dot(const kir::Value& v) {
   const kir::FragmentRow& row = kir::row_of(v.fragment);
   if (widest_sums(row, target_) == 0) {
@@ -125,18 +144,10 @@ llvm::Value* Emitter::dot_of(const kir::FragmentRow& row, llvm::Value* a, llvm::
                              llvm::Value* sum, int lanes) {
   const int element = static_cast<int>(8 * size_of(row.sum)), bits = element * lanes;
   const int factors = row.group * lanes;
-  if (bits > widest_sums(row, target_)) {
-    const int half = lanes / 2;
-    const auto part = [&](int i) {
-      return dot_of(row, lanes_of(a, i * factors / 2, factors, factors / 2),
-                    lanes_of(c, i * factors / 2, factors, factors / 2),
-                    lanes_of(sum, i * half, lanes, half), half);
-    };
-    llvm::Value* low = part(0);
-    llvm::SmallVector<int, 64> all;
-    for (int i = 0; i < lanes; ++i) all.push_back(i);
-    return b_.CreateShuffleVector(low, part(1), all);
-  }
+  if (bits > widest_sums(row, target_))
+    return by_halves({a, c, sum}, [&](llvm::ArrayRef<llvm::Value*> half) {
+      return dot_of(row, half[0], half[1], half[2], lanes / 2);
+    });
   if (bits < kNarrowest) {
     const int wide = kNarrowest / element;
     llvm::Value* all =

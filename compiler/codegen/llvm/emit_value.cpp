@@ -277,16 +277,10 @@ llvm::Value* Emitter::scale(const kir::Value& v) {
 
 llvm::Value* Emitter::scale_of(llvm::Value* x, llvm::Value* n, DType dtype, int lanes) {
   const int bits = static_cast<int>(8 * size_of(dtype)) * lanes;
-  if (bits > 512) {
-    const int half = lanes / 2;
-    llvm::Value* low =
-        scale_of(lanes_of(x, 0, lanes, half), lanes_of(n, 0, lanes, half), dtype, half);
-    llvm::Value* high =
-        scale_of(lanes_of(x, half, lanes, half), lanes_of(n, half, lanes, half), dtype, half);
-    llvm::SmallVector<int, 64> all;
-    for (int i = 0; i < lanes; ++i) all.push_back(i);
-    return b_.CreateShuffleVector(low, high, all);
-  }
+  if (bits > 512)
+    return by_halves({x, n}, [&](llvm::ArrayRef<llvm::Value*> half) {
+      return scale_of(half[0], half[1], dtype, lanes / 2);
+    });
   const bool f32 = dtype == DType::kF32;
   using llvm::Intrinsic::ID;
   const ID id = bits == 512   ? f32 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_512

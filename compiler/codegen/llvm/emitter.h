@@ -1,6 +1,8 @@
 // Kernel IR to LLVM IR, one function at a time. See emit_statement.cpp for the method.
 #pragma once
 
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
@@ -94,6 +96,9 @@ class Emitter {
   llvm::Value* dot_by_i16(llvm::Value* a, llvm::Value* c, llvm::Value* sum, int bits);
   llvm::Value* added(llvm::Value* sum, llvm::Value* products);
   llvm::Value* lanes_of(llvm::Value* v, int first, int from, int to);
+  // What `of` makes of the lower halves of some vectors and of the upper ones, as one vector.
+  using OfHalves = llvm::function_ref<llvm::Value*(llvm::ArrayRef<llvm::Value*>)>;
+  llvm::Value* by_halves(llvm::ArrayRef<llvm::Value*> vectors, OfHalves of);
 
   // emit_transpose.cpp
   // Emits the statements from body[from] on that copy a square block from rows to columns; how many

@@ -29,7 +29,8 @@ AttentionSoftmax::AttentionSoftmax(const AttentionOperands& p, int lanes, int ro
   weights_ = scores_;
   scale_ = kb::buffer("scale", Scope::kThread, p.result, rows);
   maxima_ = kb::buffer("maxima", Scope::kRegister, p.result, kChains, lanes);
-  sums_ = kb::buffer("sums", Scope::kRegister, p.result, kChains, lanes);
+  sums_ = kb::buffer("sums", Scope::kRegister, p.result, 1, kChains * lanes);
+  rest_ = kb::buffer("rest", Scope::kRegister, p.result, 1, lanes);
 }
 
 void AttentionSoftmax::round_weights(int64_t whole) {
@@ -94,8 +95,8 @@ ValueRef AttentionSoftmax::scored(const Slice& s, std::vector<StmtRef>& out) {
 // exp(score - maximum) from what scored() gave; `shift` is the maximum, scaled.
 ValueRef AttentionSoftmax::exponential(ValueRef x, const ValueRef& shift,
                                        std::vector<StmtRef>& out) {
-  const ValueRef maximum = kb::broadcast(shift, lanes_);
-  const ValueRef scale = number(p_.scale, lanes_);
+  const ValueRef maximum = kb::broadcast(shift, x->lanes);
+  const ValueRef scale = number(p_.scale, x->lanes);
   x = fold_scale() ? kb::fma(x, scale, kb::unary(kir::UnaryOp::kNeg, maximum))
                    : kb::sub(x, maximum);
   return let(out, km::exp_flushed(let(out, x)));
@@ -138,20 +139,12 @@ std::vector<StmtRef> AttentionSoftmax::short_row(int64_t keys) {
 }
 
 std::vector<StmtRef> AttentionSoftmax::long_row() {
-  const ValueRef zero = number(0, lanes_);
   std::vector<StmtRef> body;
-  const auto fill = [&](const kir::BufferRef& b, const ValueRef& v) {
-    for (int u = 0; u < kChains; ++u) body.push_back(kb::set_reg(b, u, v));
-  };
-  const auto total = [&](const kir::BufferRef& b, BinaryOp op) {
-    ValueRef v = kb::reg(b, 0);
-    for (int u = 1; u < kChains; ++u) v = kb::binary(op, v, kb::reg(b, u));
-    return v;
-  };
   // What of the last `whole_` is not overwritten below.
   const Dim last = whole_ > 0 ? ir::floordiv(p_.m, whole_) * whole_ : Dim(0);
-  for (int64_t c = 0; c < whole_; c += lanes_) body.push_back(store_weights(last + c, zero));
-  fill(maxima_, lowest());
+  for (int64_t c = 0; c < whole_; c += lanes_)
+    body.push_back(store_weights(last + c, number(0, lanes_)));
+  for (int u = 0; u < kChains; ++u) body.push_back(kb::set_reg(maxima_, u, lowest()));
   body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, [&](const Slice& s) {
     std::vector<StmtRef> all;
     const ValueRef x = scored(s, all);
@@ -159,17 +152,25 @@ std::vector<StmtRef> AttentionSoftmax::long_row() {
     all.push_back(kb::set_reg(maxima_, s.slot, kb::max(kb::reg(maxima_, s.slot), x)));
     return all;
   }));
-  const ValueRef shift = shift_of(total(maxima_, BinaryOp::kMax), body);
-  fill(sums_, zero);
-  body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, [&](const Slice& s) {
+  ValueRef maximum = kb::reg(maxima_, 0);
+  for (int u = 1; u < kChains; ++u) maximum = kb::max(maximum, kb::reg(maxima_, u));
+  const ValueRef shift = shift_of(maximum, body);
+  for (const kir::BufferRef& sum : {sums_, rest_})
+    body.push_back(kb::set_reg(sum, 0, number(0, sum->lanes)));
+  const SliceBody weights = [&](const Slice& s) {
     std::vector<StmtRef> all;
-    const ValueRef x = exponential(kb::load(scores_, score(row(), s.at), lanes_), shift, all);
+    const ValueRef x = exponential(kb::load(scores_, score(row(), s.at), s.lanes), shift, all);
     all.push_back(store_weights(s.at, x));
-    all.push_back(kb::set_reg(sums_, s.slot, kb::add(kb::reg(sums_, s.slot), x)));
+    const kir::BufferRef& sum = s.lanes == lanes_ ? rest_ : sums_;
+    all.push_back(kb::set_reg(sum, 0, kb::add(kb::reg(sum, 0), x)));
     return all;
-  }));
+  };
+  body.push_back(vector_loop("xc", 0, p_.m, lanes_, kChains, weights, Unrolled::kTurns));
+  const auto total = [](const kir::BufferRef& b) {
+    return kb::reduce(BinaryOp::kAdd, kb::reg(b, 0));
+  };
   // Without any key the sum is empty, and so is the one that it scales: 0, not NaN.
-  const ValueRef sum = let(body, kb::reduce(BinaryOp::kAdd, total(sums_, BinaryOp::kAdd)));
+  const ValueRef sum = let(body, kb::add(total(sums_), total(rest_)));
   const ValueRef none = kb::compare(kir::CompareOp::kEq, sum, number(0, 1));
   body.push_back(
       kb::store(scale_, row(), kb::select(none, number(0, 1), kb::div(number(1, 1), sum))));

@@ -22,6 +22,11 @@
 //  - A shuffle of a concatenation takes its operands in turn; where turns do not interleave, each
 //    is walked by itself.
 // Results of equal dims that need neither share one walk and so their common values.
+//
+// A step of a row is `unroll` vectors. Where the group computes functions they are one vector of as
+// many lanes (Unrolled::kTurns): copies one behind the other gain nothing, since the chain of a
+// function is longer than what a core has in flight. On a Zen 3 a GELU by pairs takes 24 % less
+// time, x * sigmoid(x) by pairs 15 % and by fours 27 %.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +60,8 @@ class ElementwiseLowering {
         frame_(make_frame(w)),
         lanes_(group_lanes(*w.group, t)),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
-        grain_(knob_int(c, "grain")) {}
+        grain_(knob_int(c, "grain")),
+        unrolled_(computes_functions(*w.group, lanes_, t) ? Unrolled::kTurns : Unrolled::kCopies) {}
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> nests;
@@ -250,14 +256,14 @@ class ElementwiseLowering {
     for (size_t part = 0; part < groups.size(); ++part) {
       const SliceBody slice = [&](const Slice& s) {
         at.back() = s.at + begin;
-        kir::ValueRef v = kb::cast(buffer->dtype, groups[part].value(a, at, lanes_, s.valid));
+        kir::ValueRef v = kb::cast(buffer->dtype, groups[part].value(a, at, s.lanes, s.valid));
         std::vector<StmtRef> all = groups[part].take_statements();
         all.push_back(
             kb::store_strided(buffer, flat_offset(dims_of(r, a), at), 1, std::move(v), s.valid));
         return all;
       };
-      row.push_back(
-          vector_loop(fmt::format("c{}", part), 0, extents[part], lanes_, unroll_, slice));
+      row.push_back(vector_loop(fmt::format("c{}", part), 0, extents[part], lanes_, unroll_, slice,
+                                unrolled_));
       begin += extents[part];
     }
     StmtRef all = kb::seq(std::move(row));
@@ -408,8 +414,8 @@ class ElementwiseLowering {
           for (GroupEvaluator& one : groups) {
             at.back() = static_cast<int64_t>(turns.size());
             turns.push_back(kb::broadcast(
-                kb::cast(buffer->dtype, one.value_along(atoms[r], at, steps, lanes, s.valid)),
-                lanes));
+                kb::cast(buffer->dtype, one.value_along(atoms[r], at, steps, s.lanes, s.valid)),
+                s.lanes));
             for (StmtRef& q : one.take_statements()) ahead.push_back(std::move(q));
           }
           at.back() = 0;
@@ -419,7 +425,7 @@ class ElementwiseLowering {
               kb::store_strided(buffer, flat_offset(dims, at), 1, interleave(turns), valid));
           continue;
         }
-        kir::ValueRef v = group.value_along(atoms[r], at, steps, lanes, s.valid);
+        kir::ValueRef v = group.value_along(atoms[r], at, steps, s.lanes, s.valid);
         v = kb::cast(buffer->dtype, v);
         const Dim stride = scalar ? Dim(1) : flat_offset(dims, steps);
         stores.push_back(kb::store_strided(buffer, flat_offset(dims, at), stride, v, s.valid));
@@ -429,8 +435,10 @@ class ElementwiseLowering {
       all.insert(all.end(), stores.begin(), stores.end());
       return all;
     };
+    // Turns that are interleaved make vectors of many lanes as they are, and single elements none.
+    const Unrolled as = lanes > 1 && groups.size() == 1 ? unrolled_ : Unrolled::kCopies;
     StmtRef all = unroll_ == 1 ? masked_loop("c", first, width, lanes, slice)
-                               : vector_loop("c", first, width, lanes, unroll_, slice);
+                               : vector_loop("c", first, width, lanes, unroll_, slice, as);
     if (by_lines)
       all = kb::loop(kir::LoopKind::kSerial, "line", first_line,
                      ir::min(lines - first_line, kLines), std::move(all));
@@ -442,6 +450,7 @@ class ElementwiseLowering {
   Frame frame_;
   int lanes_, unroll_;
   int64_t grain_;
+  Unrolled unrolled_;
   int next_evaluator_ = 0, next_nest_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "compiler/ir/op.h"
@@ -49,6 +50,30 @@ class Mentions {
   std::unordered_set<const kir::Value*> seen_;
 };
 
+// How many operations on elements of at most `widest` bytes stand one behind the other in a value.
+// What is rarely needed does not count.
+int longest_chain(const ValueRef& v, size_t widest,
+                  std::unordered_map<const kir::Value*, int>& known) {
+  if (const auto it = known.find(v.get()); it != known.end()) return it->second;
+  int chain = 0;
+  for (size_t i = 0; i < v->operands.size(); ++i)
+    if (!v->rare || i != 1) chain = std::max(chain, longest_chain(v->operands[i], widest, known));
+  switch (v->kind) {
+    case kir::ValueKind::kUnary:
+    case kir::ValueKind::kBinary:
+    case kir::ValueKind::kFma:
+    case kir::ValueKind::kCompare:
+    case kir::ValueKind::kSelect:
+    case kir::ValueKind::kCast:
+      chain += size_of(v->dtype) <= widest ? 1 : 0;
+      break;
+    default:  // moves bits, or reads
+      break;
+  }
+  known.emplace(v.get(), chain);
+  return chain;
+}
+
 bool contains_check(const kir::Stmt& s) {
   return s.kind == kir::StmtKind::kCheck ||
          std::any_of(s.body.begin(), s.body.end(),
@@ -88,20 +113,21 @@ bool has_varying_check(std::set<std::string> varying, const std::vector<StmtRef>
 }
 
 StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent, int lanes,
-                    int unroll, const SliceBody& body) {
+                    int unroll, const SliceBody& body, Unrolled as) {
   const Dim c = Dim::symbol(var);
   std::vector<StmtRef> all;
-  const auto loop = [&](const Dim& from, const Dim& length, int copies) {
+  const auto loop = [&](const Dim& from, const Dim& length, int vectors) {
     if (length.is_constant(0)) return;
+    const int copies = as == Unrolled::kTurns ? 1 : vectors, wide = vectors / copies * lanes;
     std::vector<StmtRef> statements;
     for (int slot = 0; slot < copies; ++slot)
-      for (StmtRef& s : body({c + slot * lanes, std::nullopt, slot}))
+      for (StmtRef& s : body({c + slot * lanes, std::nullopt, slot, wide}))
         statements.push_back(std::move(s));
     std::vector<StmtRef> ahead, inside;
     hoist({var}, std::move(statements), ahead, inside);
     // What stands ahead may read memory that only exists if the loop runs at all.
     StmtRef whole = kb::loop(kir::LoopKind::kSerial, var, from, length, kb::seq(std::move(inside)),
-                             copies * lanes);
+                             vectors * lanes);
     if (!ahead.empty()) {
       ahead.push_back(std::move(whole));
       whole = kb::seq(std::move(ahead));
@@ -115,7 +141,7 @@ StmtRef vector_loop(const std::string& var, const Dim& begin, const Dim& extent,
   if (unroll > 1) loop(begin + bulk, full - bulk, 1);
   const Dim tail = extent - full;
   if (!tail.is_constant(0)) {
-    StmtRef last = kb::seq(body({begin + full, tail, 0}));
+    StmtRef last = kb::seq(body({begin + full, tail, 0, lanes}));
     all.push_back(tail.as_constant() ? last : kb::if_then(kb::lt(0, tail), last));
   }
   return kb::seq(std::move(all));
@@ -126,7 +152,7 @@ StmtRef masked_loop(const std::string& var, const Dim& begin, const Dim& extent,
   if (extent.as_constant()) return vector_loop(var, begin, extent, lanes, 1, body);
   const Dim c = Dim::symbol(var);
   return kb::loop(kir::LoopKind::kSerial, var, begin, extent,
-                  kb::seq(body({c, begin + extent - c, 0})), lanes);
+                  kb::seq(body({c, begin + extent - c, 0, lanes})), lanes);
 }
 
 ValueRef lane_mask(const Dim& valid, int lanes) {
@@ -223,6 +249,27 @@ const ir::Binding* formed_by(const ir::Function& group, const std::string& op, c
       for (const ir::Atom& x : b->value->args) pending.push_back(x);
   }
   return nullptr;
+}
+
+bool computes_functions(const ir::Function& group, int lanes, const TargetInfo& t) {
+  constexpr int kFunction = 12;  // an exponential has 14, a remainder 9
+  const auto widest = static_cast<size_t>(t.vector_bits / 8 / lanes);
+  const auto is_function = [&](const ir::Binding& b) {
+    if (b.value->kind != ir::ExprKind::kCall || !has_compute_rule(b.value->op)) return false;
+    std::vector<ValueRef> operands;
+    for (const ir::Atom& a : b.value->args) {
+      const DType type = compute_type(ir::type_of(a)->dtype);
+      // A rule may look at a number that is known: a square is one product, a power a function.
+      const bool known = a.is_constant() && a.constant->elements() == 1 && is_float(type);
+      operands.push_back(known ? kb::number(type, a.constant->value(0), 1)
+                               : kb::local("x", type, 1));
+    }
+    std::unordered_map<const kir::Value*, int> chains;
+    const ValueRef value = compute(*b.value, operands, compute_type(b.var->type->dtype));
+    return longest_chain(value, widest, chains) >= kFunction;
+  };
+  const auto& calls = group.body->bindings;
+  return std::any_of(calls.begin(), calls.end(), is_function);
 }
 
 int threads_for(const Dim& elements, int64_t least) {

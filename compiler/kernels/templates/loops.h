@@ -17,7 +17,16 @@ namespace nimble::kernels {
 struct Slice {
   kir::Dim at;
   std::optional<kir::Dim> valid;
-  int slot = 0;  // which of the `unroll` copies this is: an accumulator's number
+  int slot = 0;   // which of the `unroll` copies this is: an accumulator's number
+  int lanes = 1;  // of this vector
+};
+// What the `unroll` vectors of a step of vector_loop() are.
+enum class Unrolled {
+  kCopies,  // one behind the other, with a slot each
+  // One vector of as many lanes together. LLVM cuts it to vectors that there are and computes them
+  // in turns, operator by operator: constants are loaded once for all, and none waits for all of
+  // another. For chains so long that a core does not see the next copy's beginning.
+  kTurns,
 };
 using SliceBody = std::function<std::vector<kir::StmtRef>(const Slice&)>;
 
@@ -26,7 +35,8 @@ using SliceBody = std::function<std::vector<kir::StmtRef>(const Slice&)>;
 // of the body that depend neither on the element nor on one another's such results are moved
 // ahead of their loop.
 kir::StmtRef vector_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
-                         int lanes, int unroll, const SliceBody& body);
+                         int lanes, int unroll, const SliceBody& body,
+                         Unrolled as = Unrolled::kCopies);
 // The same where code is dearer than time: if the extent is symbolic, one loop whose every vector
 // has a mask, instead of a copy of the body for each of the above.
 kir::StmtRef masked_loop(const std::string& var, const kir::Dim& begin, const kir::Dim& extent,
@@ -74,6 +84,12 @@ ir::Atom strip_reshapes(const GroupEvaluator& group, const ir::Atom& a);
 
 // The call of `op` that forms a value up to element-wise operators in its own shape; null if none.
 const ir::Binding* formed_by(const ir::Function& group, const std::string& op, const ir::Atom& a);
+
+// Whether an element-wise operator of a group computes a function: so many operations one behind
+// the other, in vectors of `lanes`, that most of the time goes in waiting. An exponential or a
+// sigmoid does, no relu, clip, square root or rounding. Operations on wider elements, as those of a
+// sine in f64, do not count: LLVM cuts them to several vectors as they are.
+bool computes_functions(const ir::Function& group, int lanes, const TargetInfo& t);
 
 // 1 if fewer than `least` elements are to be computed in every call, else 0 (any number).
 int threads_for(const kir::Dim& elements, int64_t least = 4096);

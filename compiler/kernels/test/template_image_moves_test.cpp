@@ -66,6 +66,19 @@ TEST(Elementwise, ChannelsBecomeLastAndChangePlaces) {
   }
 }
 
+// The kernel of a function that is given from its parameters on, at sizes that come to `most`
+// together.
+Case images(const std::string& function, int64_t most) {
+  Case c;
+  c.text = "fn @f" + function;
+  c.served_by = "elementwise";
+  c.oracle = by_reference(c.text);
+  const size_t symbols = workload_of(c.text).contract.symbols.size();
+  c.sizes = random_sizes(symbols, most / static_cast<int64_t>(symbols), 6);
+  c.configurations = 8;
+  return c;
+}
+
 // Images side by side along their channels, with and without what follows; of the last the rows are
 // too long to be made one by one, or of unknown length.
 TEST(Elementwise, ImagesSideBySide) {
@@ -88,14 +101,7 @@ TEST(Elementwise, ImagesSideBySide) {
            "{ let %y = concat(%x, %z) {axis = 2}; %y }",
        }) {
     SCOPED_TRACE(text);
-    Case c;
-    c.text = std::string("fn @f") + text;
-    c.served_by = "elementwise";
-    c.oracle = by_reference(c.text);
-    const size_t symbols = workload_of(c.text).contract.symbols.size();
-    c.sizes = random_sizes(symbols, 40 / static_cast<int64_t>(symbols), 6);
-    c.configurations = 8;
-    check(c);
+    check(images(text, 40));
     if (HasFatalFailure()) return;
   }
 }
@@ -121,15 +127,10 @@ TEST(Elementwise, ShiftedImages) {
                     "{ let %c = concat(%x, %z) {axis = 1}; "
                     "let %y = transpose(%c) {axes = [1, 0, 2]}; %y }")}) {
     SCOPED_TRACE(text);
-    Case c;
-    c.text = "fn @f" + text;
-    c.served_by = "elementwise";
-    c.oracle = by_reference(c.text);
-    const Workload w = workload_of(c.text);
-    c.sizes = random_sizes(w.contract.symbols.size(), 12, 6);
-    c.configurations = 8;
+    const Case c = images(text, 24);
     check(c);
     if (HasFatalFailure()) return;
+    const Workload w = workload_of(c.text);
     const TargetInfo& target = target_by_name("x86-64-v3");
     const Template* t = find_template("elementwise");
     const std::string kernel =

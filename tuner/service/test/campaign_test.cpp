@@ -19,6 +19,7 @@
 #include "db/store/host_records.h"
 #include "db/store/test/all.h"
 #include "tuner/measure/test/fault_executable.h"
+#include "tuner/service/task_state.h"
 #include "tuner/service/test/quick_campaign.h"
 #include "vm/base/error.h"
 #include "vm/base/file.h"
@@ -190,6 +191,8 @@ TEST_F(CampaignTest, ACampaignWhoseBudgetIsSpentTellsWhatIsStored) {
   const size_t trials = outcomes(first.campaign).size();
   {
     const auto store = db::Store::open(file("tuning.db"));
+    const db::Task task = store->tasks(first.campaign).at(0);
+    store->enter_phase(task.uuid, "cross", task.detail, task.share);
     store->set_campaign_state(first.campaign, db::CampaignState::kInterrupted);
     store->record_consumed(first.campaign, 2 * o.budget_s);
   }
@@ -198,8 +201,15 @@ TEST_F(CampaignTest, ACampaignWhoseBudgetIsSpentTellsWhatIsStored) {
   EXPECT_EQ(outcomes(first.campaign).size(), trials);
   EXPECT_EQ(second.tasks.at(0).table, first.tasks.at(0).table);
   EXPECT_GT(second.tasks[0].trials, 0);
-  EXPECT_EQ(db::Store::open(file("tuning.db"))->campaign(first.campaign)->state,
-            db::CampaignState::kFinished);
+  const auto store = db::Store::open(file("tuning.db"));
+  EXPECT_EQ(store->campaign(first.campaign)->state, db::CampaignState::kFinished);
+  // Who looks at the tasks learns where the campaign left them, and why nothing follows.
+  const db::Task task = store->tasks(first.campaign).at(0);
+  EXPECT_EQ(task.phase, "cross");
+  const TaskState state = task_state_from_json(task.detail);
+  EXPECT_THAT(state.note, testing::HasSubstr("the budget is spent"));
+  EXPECT_EQ(state.trials, first.tasks[0].trials);
+  EXPECT_EQ(task.share, 1);
 }
 
 // The times of a finished campaign are another hour's: whoever goes on measures anew, side by side.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "compiler/ir/dim_functions.h"
 #include "compiler/ir/dim_node.h"
 
 namespace nimble::ir {
@@ -27,20 +28,17 @@ bool plain_symbol(const std::string& name) {
                                         [](char c) { return letter(c) || digit(c) || c == '.'; });
 }
 
-const char* function_name(Dim::Function f) {
-  switch (f) {
-    case Dim::Function::kFloorDiv:
-      return "floordiv";
-    case Dim::Function::kMod:
-      return "mod";
-    case Dim::Function::kMin:
-      return "min";
-    case Dim::Function::kMax:
-      return "max";
-    case Dim::Function::kBroadcast:
-      return "broadcast";
-  }
-  return "";
+constexpr DimFunction kFunctions[] = {{"floordiv", floordiv, true, Dim::Function::kFloorDiv},
+                                      {"mod", mod, true, Dim::Function::kMod},
+                                      {"ceildiv", ceildiv, true, std::nullopt},
+                                      {"min", min, false, Dim::Function::kMin},
+                                      {"max", max, false, Dim::Function::kMax},
+                                      {"broadcast", broadcast, false, Dim::Function::kBroadcast}};
+
+std::string_view function_name(Dim::Function function) {
+  for (const DimFunction& f : kFunctions)
+    if (f.function == function) return f.name;
+  NIMBLE_UNREACHABLE();
 }
 
 void print(const DimNode* n, std::string& out);
@@ -90,6 +88,13 @@ void print(const DimNode* n, std::string& out) {
       }
       return;
   }
+}
+
+std::string function_names() {
+  std::string out;
+  for (const DimFunction& f : kFunctions)
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", f.name);
+  return out;
 }
 
 struct ParseFault {
@@ -190,23 +195,14 @@ class Parser {
     do operands.push_back(checked(sum()));
     while (take(','));
     if (!take(')')) fault("expected `)` in a dim");
-    Dim (*f)(const Dim&, const Dim&) = name == "floordiv"    ? floordiv
-                                       : name == "mod"       ? mod
-                                       : name == "ceildiv"   ? ceildiv
-                                       : name == "min"       ? min
-                                       : name == "max"       ? max
-                                       : name == "broadcast" ? broadcast
-                                                             : nullptr;
-    const bool binary = name == "floordiv" || name == "mod" || name == "ceildiv";
-    if (!f || operands.size() < 2 || (binary && operands.size() != 2)) {
+    const DimFunction* f = find_dim_function(name);
+    if (!f || operands.size() < 2 || (f->binary && operands.size() != 2)) {
       pos_ = start;
-      fault(f ? fmt::format("{} takes {}two operands", name, binary ? "" : "at least ")
-              : fmt::format("{} is not a function of dims (floordiv, mod, ceildiv, min, max, "
-                            "broadcast)",
-                            name));
+      fault(f ? fmt::format("{} takes {}two operands", name, f->binary ? "" : "at least ")
+              : fmt::format("{} is not a function of dims ({})", name, function_names()));
     }
     Dim result = operands[0];
-    for (size_t i = 1; i < operands.size(); ++i) result = f(result, operands[i]);
+    for (size_t i = 1; i < operands.size(); ++i) result = f->apply(result, operands[i]);
     return result;
   }
   int64_t integer(int sign) {
@@ -279,6 +275,16 @@ void emit(const DimNode* n, const std::vector<std::string>& order, exec::DimProg
 }
 
 }  // namespace
+
+std::span<const DimFunction> dim_functions() {
+  return kFunctions;
+}
+
+const DimFunction* find_dim_function(std::string_view name) {
+  for (const DimFunction& f : kFunctions)
+    if (f.name == name) return &f;
+  return nullptr;
+}
 
 std::string Dim::str() const {
   std::string out;

@@ -5,6 +5,7 @@
 #include "compiler/tuned/layered.h"
 #include "db/store/gpu_records.h"
 #include "db/store/host_records.h"
+#include "db/store/open_existing.h"
 #include "db/store/place.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/device_number.h"
@@ -75,16 +76,13 @@ std::unique_ptr<tuned::TunedSource> open_database(const ModelArguments& a) {
                   "says whose records are used, but there is no database", "give --db");
     return nullptr;
   }
-  db::OpenOptions options;
-  options.create = false;
-  options.read_only = true;
   std::vector<std::unique_ptr<tuned::TunedSource>> sources;
   std::optional<Error> unknown;  // hardware that a database has no records of
   const Targets targets = targets_of(a);
   const kernels::TargetInfo& target = targets.cpus.at(0);
   for (const std::string& place : a.databases) {
     try {
-      std::shared_ptr<db::Store> store = db::Store::open(place, options);
+      std::shared_ptr<db::Store> store = db::open_to_read(place);
       std::optional<db::Hardware> named, gpu;
       if (!a.hardware.empty()) named = db::find_hardware(*store, a.hardware);
       // It is the GPU's name or the CPU's; the other's is found as without.

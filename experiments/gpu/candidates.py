@@ -226,7 +226,8 @@ def kernels():
 
 # ------------------------------------------------------------------ configurations
 
-# The units of gpu_matmul, and how many threads have a tile (compiler/kernels/templates/gpu_matmul.h).
+# The units of gpu_matmul, and how many threads have a tile: a test compares them with the template's
+# (compiler/kernels/templates/gpu_matmul.h).
 UNITS = {"simt": 1, "mma": 32, "wgmma": 128, "wgmma-tma": 128}
 # Those that multiply with groups of warps; tiles of the second come as boxes.
 GROUPS = ("wgmma", "wgmma-tma")

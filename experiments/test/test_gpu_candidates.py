@@ -109,6 +109,18 @@ class Sampling(unittest.TestCase):
             {**DEFAULT, "unit": "mma", "k_split": 8, "block_columns": 64}))
         self.assertTrue(candidates.is_plausible({"threads": 32}))
 
+    def test_units_are_those_of_the_template(self):
+        kernels = pathlib.Path(__file__).resolve().parents[2] / "compiler/kernels"
+        table = (kernels / "templates/gpu_matmul.h").read_text().split("kUnits[] =")[1]
+        units = dict(re.findall(r'\{"([\w-]+)", UnitKind::(\w+),', table[:table.index("};")]))
+        machine = (kernels / "kernel_ir.h").read_text()
+        lanes, warps = (int(re.search(rf"\b{name} = (\d+)", machine)[1])
+                        for name in ("kWarpLanes", "kGroupWarps"))
+        threads = {"kScalar": 1, "kMatrix": lanes, "kGroup": warps * lanes}
+        self.assertEqual(candidates.UNITS, {name: threads[kind] for name, kind in units.items()})
+        self.assertEqual(candidates.GROUPS,
+                         tuple(name for name, kind in units.items() if kind == "kGroup"))
+
 
 class Compiler:
     """Refuses one configuration, behind the fixed ones."""

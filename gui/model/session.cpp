@@ -3,6 +3,7 @@
 #include <QTimer>
 #include <algorithm>
 
+#include "db/store/open_existing.h"
 #include "db/store/place.h"
 #include "gui/model/units.h"
 
@@ -128,9 +129,7 @@ void Session::write(QObject* receiver, std::function<QString(db::Store&)> work,
       if (place.read_only)
         throw Error(Status::kInvalidArgument, db::printable_place(place.place),
                     "is open for reading alone", "open it without \"read only\"");
-      db::OpenOptions options;
-      options.create = false;
-      answer.value.emplace(work(*db::Store::open(place.place, options)));
+      answer.value.emplace(work(*db::open_to_write(place.place)));
     });
     QMetaObject::invokeMethod(
         this,

@@ -14,6 +14,7 @@
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
 #include "tuner/service/stored_report.h"
+#include "tuner/service/task_state.h"
 #include "vm/base/error.h"
 #include "vm/base/hash.h"
 
@@ -31,6 +32,8 @@ constexpr double kReserveSeconds = 0.4, kReserveShare = 0.01;
 // Further rounds of a workload take this much at least: its finalists are verified anew.
 constexpr double kLeastSliceSeconds = 4;
 constexpr char kTooLong[] = "what is left to try takes longer than the time that is left";
+// Of a task in whose midst the campaign was interrupted for the last time.
+constexpr char kSpent[] = "not finished: the budget is spent; a larger --budget goes on";
 // Default schedules that are compiled, checked and measured in one go.
 constexpr size_t kDefaultsAtOnce = 8;
 
@@ -71,7 +74,10 @@ class Driver {
     // It was interrupted when its time was over: nothing more can come of it.
     if (report_.resumed && report_.consumed_s >= end_s) {
       cache.clear();
-      store_->set_campaign_state(campaign_.uuid, db::CampaignState::kFinished);
+      store_->transaction([&] {
+        tell_unfinished();
+        store_->set_campaign_state(campaign_.uuid, db::CampaignState::kFinished);
+      });
       report_.nothing_to_do = true;
       return report_of_finished();
     }
@@ -195,6 +201,20 @@ class Driver {
     });
     report_.budget_s = campaign_.budget_s;
     report_.consumed_s = campaign_.consumed_s;
+  }
+
+  // As a service does where it ends tasks early: the phase in which one was left stays, for it
+  // tells how far the task came, and a note says why nothing follows.
+  void tell_unfinished() {
+    for (const db::Task& t : store_->tasks(campaign_.uuid)) {
+      if (t.phase == plan::name_of(plan::Phase::kDone)) continue;
+      TaskState state = task_state_from_json(t.detail);
+      state.note = kSpent;
+      // Of the table by then: the process that was interrupted may have made another one.
+      state.best_ns = 0;
+      store_->enter_phase(t.uuid, t.phase.empty() ? plan::name_of(plan::Phase::kBaseline) : t.phase,
+                          json_text(state), t.share);
+    }
   }
 
   // What the campaign left, the hottest first.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "db/store/open_existing.h"
 #include "tuner/service/dispatch_subject.h"
 #include "tuner/service/measuring.h"
 #include "tuner/service/model_tasks.h"
@@ -68,9 +69,7 @@ DispatchReport report_dispatch(const DispatchReportOptions& options, Backend& ba
   const TuningMachine on = tuning_machine(o.target);
   o.last_cache_bytes = last_cache_of(o, on.hardware);
   const std::vector<int64_t> threads = threads_of(o, on.target);
-  db::OpenOptions open;
-  open.create = false;
-  const std::unique_ptr<db::Store> store = db::Store::open(o.database, open);
+  const std::unique_ptr<db::Store> store = db::open_to_write(o.database);
   DispatchReport report;
   const ModelTasks model = tasks_of_model(
       o, on.target, [&](const ir::Module& m) { return drawn_points(m, options.shapes); },

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "db/store/open_existing.h"
 #include "tuner/service/campaign_lock.h"
 #include "tuner/service/jobs.h"
 #include "tuner/service/measuring.h"
@@ -65,9 +66,7 @@ TableTrial try_table(const TableTrialOptions& options, Backend& backend,
       lock_machine(options.campaign, "trying a dispatch table of", cancel);
   const auto start = std::chrono::steady_clock::now();
   Account account(start);
-  db::OpenOptions open;
-  open.create = false;
-  const std::unique_ptr<db::Store> store = db::Store::open(options.campaign.database, open);
+  const std::unique_ptr<db::Store> store = db::open_to_write(options.campaign.database);
   const db::DispatchTable draft = draft_of(*store, options.table);
   const std::optional<db::Workload> workload = store->workload(draft.workload);
   if (!workload)

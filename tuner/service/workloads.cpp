@@ -3,18 +3,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <random>
 #include <set>
-#include <utility>
 
 #include "compiler/ir/entry.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/support/rewrite.h"
+#include "tuner/service/workload_fills.h"
 #include "vm/base/device_number.h"
-#include "vm/base/element.h"
 #include "vm/base/error.h"
 
 namespace nimble::tuner {
@@ -23,8 +21,6 @@ namespace {
 using exec::KernelArgument;
 
 constexpr double kMostWork = 9e18;  // flops or bytes: a product of sizes may be any
-constexpr int64_t kAnyI8 = 128;     // in size
-constexpr double kScaledSum = 128;  // of sums that a model's scales make a byte of
 
 int64_t evaluate(const ir::Dim& d, const ModelPoint& at, int64_t otherwise) {
   return d.evaluate([&](const std::string& name) -> std::optional<int64_t> {
@@ -96,137 +92,6 @@ int64_t bytes_of(const kernels::Workload& w, const std::vector<int64_t>& s) {
     sum += n;
   }
   return static_cast<int64_t>(std::min(sum, kMostWork));
-}
-
-// Which parameters serve as indices of a gather, and the extents that they index.
-std::map<size_t, std::vector<ir::Dim>> indices_of(const kernels::Workload& w) {
-  const auto& parameters = w.group->parameters;
-  std::map<const ir::Var*, size_t> parameter;
-  for (size_t i = 0; i < parameters.size(); ++i) parameter[parameters[i].get()] = i;
-  std::map<const ir::Var*, std::set<size_t>> from;  // through element-wise operators
-  for (size_t i = 0; i < parameters.size(); ++i) from[parameters[i].get()] = {i};
-  std::map<size_t, std::vector<ir::Dim>> out;
-  for (const ir::Binding& b : w.group->body->bindings) {
-    for (const ir::Atom& a : b.value->args)
-      if (a.is_var()) from[b.var.get()].insert(from[a.var.get()].begin(), from[a.var.get()].end());
-    const ir::Expr& e = *b.value;
-    if (!ir::traits_of(e).indexes || !e.args[1].is_var()) continue;
-    const auto& dims = ir::type_of(e.args[0])->dims;
-    const auto axis = ir::attr_or<int64_t>(e.attrs, "axis", 0);
-    for (size_t i : from[e.args[1].var.get()])
-      if (is_int(parameters[i]->type->dtype)) out[i].push_back(dims[static_cast<size_t>(axis)]);
-  }
-  return out;
-}
-
-bool is_byte(const ir::Atom& a) {
-  const ir::Type t = ir::type_of(a);
-  return t->kind == ir::TypeKind::kTensor && (t->dtype == DType::kI8 || t->dtype == DType::kU8);
-}
-
-// Whether it sums products of bytes in a wider type, as a kernel may do it wrongly: in 16 bits that
-// saturate, or with bytes taken for signed ones that are not, or the other way round.
-bool sums_bytes(const ir::Binding& b) {
-  const ir::Expr& e = *b.value;
-  return ir::traits_of(e).sums && b.var->type->kind == ir::TypeKind::kTensor &&
-         size_of(b.var->type->dtype) > 1 && e.args.size() > 1 && is_byte(e.args[1]);
-}
-
-// What a byte of an operand may be: anything, but of weights what the product promises of them.
-std::pair<double, double> byte_range(const ir::Expr& product, size_t operand) {
-  if (ir::type_of(product.args[operand])->dtype == DType::kU8) return {0, 255};
-  const auto most =
-      operand == 1 ? ir::attr_or<int64_t>(product.attrs, "max_weight", kAnyI8) : kAnyI8;
-  return {static_cast<double>(-most), static_cast<double>(std::min<int64_t>(most, kAnyI8 - 1))};
-}
-
-// How parameters beside such products are filled, so that a result tells whether its sums are
-// right. Bytes have their whole range, those of weights in blocks, of several bits each, among
-// them. Sums of such are large: what multiplies them is as small as a model's scales are, or a
-// result that is rounded to a byte would be the least or the largest whatever its sum is.
-std::map<size_t, Fill> byte_fills(const kernels::Workload& w, const std::vector<int64_t>& symbols) {
-  std::map<const ir::Var*, size_t> parameter;
-  for (size_t i = 0; i < w.group->parameters.size(); ++i)
-    parameter[w.group->parameters[i].get()] = i;
-  std::map<size_t, Fill> out;
-  const auto narrow = [&](const ir::Atom& a, double low, double high) {
-    const auto of = a.is_var() ? parameter.find(a.var.get()) : parameter.end();
-    if (of == parameter.end()) return false;
-    const auto [fill, fresh] = out.try_emplace(of->second, Fill{low, high});
-    if (!fresh) fill->second = {std::max(fill->second.low, low), std::min(fill->second.high, high)};
-    return true;
-  };
-  std::map<const ir::Var*, double> large;  // what is made of sums, and how large it is
-  for (const ir::Binding& b : w.group->body->bindings) {
-    const ir::Expr& e = *b.value;
-    if (sums_bytes(b)) {
-      double each = 1;
-      bool has_signs = false;
-      for (size_t i = 0; i < e.args.size(); ++i) {
-        if (!is_byte(e.args[i])) continue;
-        const auto [low, high] = byte_range(e, i);
-        const bool drawn = narrow(e.args[i], low, high);
-        if (i > 1 || !drawn) continue;  // what the kernel makes of other parameters is 0 or 1
-        each *= high - low;
-        has_signs |= low < 0;
-      }
-      if (e.attrs.contains("group")) {
-        // Its rows are rounded in the kernel, over the range that they have (groupwise.h).
-        const double scale = 1 / std::max(1.0, byte_range(e, 1).second);
-        narrow(e.args[2], -scale, scale);
-      } else if (is_byte(e.args[0])) {
-        // Signs that are drawn cancel each other.
-        const double terms = std::max(1.0, ir::traits_of(e).sums(extents_of(b, w, symbols)));
-        large[b.var.get()] = each / 4 * (has_signs ? std::sqrt(terms) : terms);
-      }
-      continue;
-    }
-    double most = 0;
-    for (const ir::Atom& a : e.args)
-      if (const auto at = a.is_var() ? large.find(a.var.get()) : large.end(); at != large.end())
-        most = std::max(most, at->second);
-    if (most == 0) continue;
-    // What is a byte itself is not large.
-    bool small = b.var->type->kind != ir::TypeKind::kTensor || size_of(b.var->type->dtype) == 1;
-    if (const ir::Traits& t = ir::traits_of(e); t.commutative && t.neutral == 1.0)  // a product
-      for (const ir::Atom& a : e.args) {
-        if (a.is_constant() && a.constant->elements() == 1)
-          most *= std::abs(number_at(a.constant->dtype, a.constant->bytes.data()));
-        else if (is_float(ir::type_of(a)->dtype))
-          small |= narrow(a, kScaledSum / 4 / most, kScaledSum / most);
-      }
-    if (!small && most > 0) large[b.var.get()] = most;
-  }
-  return out;
-}
-
-// `symbols`: of a point that says how long sums are.
-std::vector<Fill> fills_of(const kernels::Workload& w, const std::vector<int64_t>& symbols,
-                           std::map<size_t, ir::Dim>* indexed) {
-  const auto indices = indices_of(w);
-  const auto bytes = byte_fills(w, symbols);
-  const auto scalars = ir::attr_or<std::vector<int64_t>>(w.group->attrs, "scalars", {});
-  std::vector<Fill> out;
-  for (size_t i = 0; i < w.group->parameters.size(); ++i) {
-    if (std::find(scalars.begin(), scalars.end(), static_cast<int64_t>(i)) != scalars.end())
-      continue;
-    Fill f;
-    if (!is_float(w.group->parameters[i]->type->dtype)) f.low = 0, f.high = 1;
-    if (const auto it = bytes.find(i); it != bytes.end()) f = it->second;
-    f.constant = i < w.constant_parameter.size() && w.constant_parameter[i];
-    if (const auto it = indices.find(i); it != indices.end()) {
-      // Indices stay inside the smallest extent that they will meet. A symbolic one is known where
-      // there is a point.
-      ir::Dim extent = it->second[0];
-      for (const ir::Dim& other : it->second) extent = min(extent, other);
-      const auto constant = extent.as_constant();
-      f.low = 0;
-      f.high = constant ? static_cast<double>(std::max<int64_t>(0, *constant - 1)) : 0;
-      if (!constant) indexed->emplace(out.size(), extent);
-    }
-    out.push_back(f);
-  }
-  return out;
 }
 
 std::string label_of(const driver::WorkloadUse& use) {
@@ -363,7 +228,11 @@ void complete(TuningTask& t) {
     p.bytes = bytes_of(t.workload(), p.symbols);
   }
   t.indexed.clear();
-  t.fills = fills_of(t.workload(), t.points.at(t.representative()).symbols, &t.indexed);
+  const std::vector<int64_t>& usual = t.points.at(t.representative()).symbols;
+  const auto terms = [&](const ir::Binding& b) {
+    return ir::traits_of(*b.value).sums(extents_of(b, t.workload(), usual));
+  };
+  t.fills = fills_of(t.workload(), terms, &t.indexed);
   t.stepping.clear();
   for (const KernelArgument& a : t.workload().contract.arguments)
     if (a.kind == KernelArgument::Kind::kScalar)

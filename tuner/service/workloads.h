@@ -34,7 +34,7 @@ struct WorkloadPoint {
 std::string at_text(const WorkloadPoint& point);
 
 // Raised when tasks of a workload get other fills: what was expected of those before is of no use.
-inline constexpr int kFillsVersion = 2;
+inline constexpr int kFillsVersion = 3;
 
 struct TuningTask {
   driver::WorkloadUse use;

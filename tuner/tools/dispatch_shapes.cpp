@@ -4,6 +4,7 @@
 
 #include "compiler/tools/targets.h"
 #include "db/store/host_records.h"
+#include "db/store/open_existing.h"
 #include "vm/arguments/command_line.h"
 #include "vm/base/printable.h"
 
@@ -49,9 +50,7 @@ void DispatchShapesCommand::add(CLI::App& sub, const std::string& database) {
 
 int DispatchShapesCommand::run() {
   arguments_.read(options_.model);
-  db::OpenOptions open;
-  open.create = false;
-  const auto store = db::Store::open(*database_, open);
+  const auto store = db::open_to_write(*database_);
   const tuner::MetShapesReport report = tuner::count_met_shapes(*store, options_);
   Table out({{"label", "workload"},
              "threads",

@@ -13,6 +13,7 @@
 #include "compiler/tools/model_arguments.h"
 #include "db/store/host_records.h"
 #include "db/store/identifier.h"
+#include "db/store/open_existing.h"
 #include "db/store/place.h"
 #include "tuner/measure/machine_lock.h"
 #include "tuner/measure/runner.h"
@@ -59,13 +60,6 @@ struct Arguments {
   double wait_s = 0;
 };
 
-std::unique_ptr<db::Store> open(const Arguments& a, bool write, bool create = false) {
-  db::OpenOptions options;
-  options.create = create;
-  options.read_only = !write;
-  return db::Store::open(a.database, options);
-}
-
 db::Campaign find(db::Store& store, const std::string& prefix) {
   return *store.campaign(
       db::the_one(store, db::Kind::kCampaign, prefix, "list them: nimble campaigns list"));
@@ -102,7 +96,7 @@ int pack(const Arguments& a, const std::string& command) {
       trust::Keyring(a.keys.empty() ? trust::default_keyring_folder() : a.keys).open(a.key);
   const std::atomic<bool>& interrupted = note_interrupts();
   const auto say = [](const std::string& text) { std::cerr << sayable(text) << '\n'; };
-  const auto store = open(a, true, true);
+  const auto store = db::Store::open(a.database);
   size_t cpu_kernels = 0;
   const tuner::Submission s = submission_from(a, kernels::target_by_name(a.options.target),
                                               a.options.last_cache_bytes, &cpu_kernels);
@@ -129,7 +123,8 @@ int pack(const Arguments& a, const std::string& command) {
 }
 
 int submit(const Arguments& a, const std::string& command) {
-  const auto store = open(a, true, true);  // before the model is read: what fails here fails first
+  const auto store =
+      db::Store::open(a.database);  // before the model is read: what fails here fails first
   const bool unnamed = a.hardware.empty() || a.hardware == "this";
   const bool native = a.options.target == "native";
   std::optional<kernels::TargetInfo> named;
@@ -171,7 +166,7 @@ int submit(const Arguments& a, const std::string& command) {
 }
 
 int list(const Arguments& a) {
-  const auto store = open(a, false);
+  const auto store = db::open_to_read(a.database);
   std::vector<tuner::CampaignStatus> all;
   std::optional<db::Campaign> after;
   for (;;) {
@@ -185,7 +180,7 @@ int list(const Arguments& a) {
 }
 
 int status(const Arguments& a) {
-  const auto store = open(a, false);
+  const auto store = db::open_to_read(a.database);
   tuner::FleetStatus fleet = tuner::fleet_status(*store);
   if (!a.campaign.empty()) fleet.campaigns = {tuner::status_of(*store, find(*store, a.campaign))};
   if (!a.metrics.empty()) write_file_atomically(a.metrics, tuner::open_metrics(fleet));
@@ -214,7 +209,7 @@ std::string user() {
 }
 
 int control(const Arguments& a, db::ControlRequest request) {
-  const auto store = open(a, true);
+  const auto store = db::open_to_write(a.database);
   const db::Campaign campaign = find(*store, a.campaign);
   if (!tuner::is_submitted(campaign))
     throw Error(Status::kUnsupported, "campaign " + short_of(campaign.uuid),
@@ -247,7 +242,7 @@ int control(const Arguments& a, db::ControlRequest request) {
 
 int budget(const Arguments& a) {
   const double budget_s = tuner::parse_duration(a.duration);
-  const auto store = open(a, true);
+  const auto store = db::open_to_write(a.database);
   const db::Campaign campaign = find(*store, a.campaign);
   if (budget_s <= campaign.budget_s)
     throw Error(

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "db/store/identifier.h"
+#include "db/store/open_existing.h"
 #include "db/store/pages.h"
 #include "db/store/place.h"
 #include "tuner/tools/dispatch_report.h"
@@ -51,13 +52,6 @@ struct Arguments {
   int64_t entry = -1;
   bool all = false;
 };
-
-std::unique_ptr<db::Store> open(const Arguments& a, bool write) {
-  db::OpenOptions options;
-  options.create = false;
-  options.read_only = !write;
-  return db::Store::open(a.database, options);
-}
 
 db::DispatchTable find_table(db::Store& store, const std::string& prefix) {
   return *store.table(
@@ -231,7 +225,7 @@ int show_one(db::Store& store, const Arguments& a) {
 }
 
 int show(const Arguments& a) {
-  auto store = open(a, false);
+  auto store = db::open_to_read(a.database);
   if (!a.table.empty()) return show_one(*store, a);
   Table table({{"table", cell::short_id},
                "version",
@@ -273,7 +267,7 @@ int show(const Arguments& a) {
 
 // Entry by entry where the regions agree; else both lists.
 int diff(const Arguments& a) {
-  auto store = open(a, false);
+  auto store = db::open_to_read(a.database);
   const db::DispatchTable left = find_table(*store, a.table), right = find_table(*store, a.other);
   if (left.workload != right.workload)
     throw Error(Status::kInvalidArgument, "dispatch diff", "the tables are of different workloads",
@@ -387,7 +381,7 @@ db::Region region_of(db::Store& store, const Arguments& a, const db::DispatchTab
 }
 
 int add_override(const Arguments& a) {
-  auto store = open(a, true);
+  auto store = db::open_to_write(a.database);
   const db::DispatchTable t = find_table(*store, a.table);
   const db::Uuid made = store->add(db::NewOverride{t.workload, t.hardware, region_of(*store, a, t),
                                                    find_config(*store, t, a.config), a.reason});
@@ -397,14 +391,14 @@ int add_override(const Arguments& a) {
 }
 
 int list_overrides(const Arguments& a) {
-  auto store = open(a, false);
+  auto store = db::open_to_read(a.database);
   override_table(*store, store->overrides(a.all))
       .print(std::cout, a.format, a.all ? "(no override)" : "(no override is in force)");
   return kExitOk;
 }
 
 int withdraw(const Arguments& a) {
-  auto store = open(a, true);
+  auto store = db::open_to_write(a.database);
   const db::Override o = db::find_by_prefix(
       store->overrides(), a.table, [](const db::Override& x) { return x.uuid; }, "override",
       "list those in force: nimble dispatch overrides");
@@ -414,7 +408,7 @@ int withdraw(const Arguments& a) {
 }
 
 int activate(const Arguments& a) {
-  auto store = open(a, true);
+  auto store = db::open_to_write(a.database);
   const db::DispatchTable t = find_table(*store, a.table);
   store->activate(t.uuid, a.reason);
   say_active(*store, t.uuid);
@@ -422,7 +416,7 @@ int activate(const Arguments& a) {
 }
 
 int roll_back(const Arguments& a) {
-  auto store = open(a, true);
+  auto store = db::open_to_write(a.database);
   const auto now = store->roll_back(find_table(*store, a.table).uuid, a.reason);
   if (now)
     say_active(*store, *now);
@@ -502,7 +496,7 @@ int run(int argc, char** argv) {
   if (*report_command) return report.run();
   if (*shapes_command) return shapes.run();
   if (*verify_command)
-    return verify.run(find_table(*open(a, false), a.table).uuid,
+    return verify.run(find_table(*db::open_to_read(a.database), a.table).uuid,
                       tools::command_of("nimble dispatch", argc, argv));
   if (*show_command) return show(a);
   if (*diff_command) return diff(a);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <iostream>
 
+#include "db/store/open_existing.h"
 #include "db/store/place.h"
 #include "tuner/trust/records.h"
 #include "vm/arguments/command_line.h"
@@ -47,10 +48,7 @@ struct Known {
 // The database that was named; nothing if none was.
 std::unique_ptr<db::Store> open(const Arguments& a, bool write) {
   if (a.database.empty()) return nullptr;
-  db::OpenOptions options;
-  options.create = false;
-  options.read_only = !write;
-  return db::Store::open(a.database, options);
+  return write ? db::open_to_write(a.database) : db::open_to_read(a.database);
 }
 
 std::vector<Known> known_keys(const trust::Keyring& ring, db::Store* store = nullptr) {

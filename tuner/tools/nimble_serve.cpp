@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "db/store/identifier.h"
+#include "db/store/open_existing.h"
 #include "db/store/place.h"
 #include "tuner/measure/runner.h"
 #include "tuner/service/service.h"
@@ -76,9 +77,7 @@ int run(int argc, char** argv) {
   const trust::SigningKey key =
       trust::Keyring(folder.empty() ? trust::default_keyring_folder() : folder)
           .open(options.key_name);
-  db::OpenOptions open;
-  open.create = false;
-  const std::unique_ptr<db::Store> store = db::Store::open(options.database, open);
+  const std::unique_ptr<db::Store> store = db::open_to_write(options.database);
   for (const db::KeyRevocation& r : store->key_revocations())
     if (r.public_key == key.public_key())
       throw Error(Status::kInvalidArgument, "key " + options.key_name,
@@ -93,10 +92,8 @@ int run(int argc, char** argv) {
       due = Clock::now() + kMetricsEvery;
       // Figures that cannot be written are no reason to end.
       try {
-        open.read_only = true;
         write_file_atomically(
-            metrics,
-            tuner::open_metrics(tuner::fleet_status(*db::Store::open(options.database, open))));
+            metrics, tuner::open_metrics(tuner::fleet_status(*db::open_to_read(options.database))));
       } catch (const Error& e) {
         std::cerr << "nimble serve: no metrics: " << e.what() << '\n';
       }

@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/operators.h"
 #include "compiler/frontend/onnx/sequences.h"
 #include "compiler/frontend/specialise.h"
+#include "compiler/ir/dim_functions.h"
 #include "compiler/ir/type_dims.h"
 
 namespace nimble::frontend {
@@ -111,8 +112,7 @@ std::string identifier(const std::string& name, const std::string& otherwise) {
   if (out.empty()) return otherwise;
   if (std::isdigit(static_cast<unsigned char>(out[0]))) out = "_" + out;
   // The functions of dim expressions are no symbols.
-  static const std::set<std::string> kTaken = {"min", "max", "mod", "floordiv", "broadcast"};
-  return kTaken.contains(out) ? out + "_" : out;
+  return ir::find_dim_function(out) ? out + "_" : out;
 }
 
 // The values of one graph or function body by their names.

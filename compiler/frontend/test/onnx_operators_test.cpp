@@ -1,6 +1,7 @@
 // Single operators in their variants, against what ONNX Runtime recorded (record_operators.py).
 #include "compiler/frontend/test/onnx_writer.h"
 #include "compiler/frontend/test/support.h"
+#include "compiler/ir/dim_functions.h"
 #include "compiler/ir/text.h"
 
 namespace nimble::frontend {
@@ -217,6 +218,22 @@ TEST(OnnxGatherNd, ChecksEachIndexOfATuple) {
 }
 
 // -------------------------------------------------------------------------------- symbols
+
+// Whatever a model calls its dims, no symbol looks like the beginning of a call.
+TEST(OnnxSymbols, AreNoFunctionsOfDims) {
+  for (const ir::DimFunction& f : ir::dim_functions()) {
+    const std::string name(f.name);
+    proto::GraphParts g;
+    g.nodes = {proto::node("Identity", {"x"}, {"y"})};
+    g.inputs = {proto::value("x", {name, name + "_"})};
+    g.outputs = {proto::value("y", {name, name + "_"})};
+    Scratch scratch;
+    scratch.write("m.onnx", proto::model(g));
+    const ir::Module m = import_model(scratch.path("m.onnx"));
+    EXPECT_EQ(ir::str(m.find("main")->parameters[0]->type),
+              fmt::format("Tensor[({0}_, {0}__), f32]", name));
+  }
+}
 
 TEST(Specialise, FixesAndRenamesSymbols) {
   const std::string path = data_path("bert_eager_dynamo.onnx");

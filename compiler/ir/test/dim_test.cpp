@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "compiler/ir/dim_functions.h"
 #include "compiler/ir/dim_node.h"
 #include "compiler/ir/dim_prover.h"
 #include "compiler/ir/dim_prover_statistics.h"
@@ -232,6 +233,20 @@ TEST(Dim, ParserRefuses) {
                           "99999999999999999999", "`", "``", "2 ** n"}) {
     EXPECT_THROW(parse_dim(bad), Error) << bad;
   }
+}
+
+TEST(Dim, ParserKnowsTheFunctionsOfTheTable) {
+  const Dim n = Dim::symbol("n"), m = Dim::symbol("m");
+  for (const DimFunction& f : dim_functions()) {
+    EXPECT_EQ(parse_dim(fmt::format("{}(n, 8)", f.name)), f.apply(n, Dim(8))) << f.name;
+    EXPECT_EQ(find_dim_function(f.name), &f);
+    if (f.function) {
+      const Dim made = f.apply(n, m);
+      EXPECT_EQ(made.as_application()->function, *f.function) << f.name;
+      EXPECT_EQ(made.str().substr(0, f.name.size()), f.name);
+    }
+  }
+  EXPECT_EQ(find_dim_function("n"), nullptr);
 }
 
 TEST(Dim, TheEndsOfTheIntegersPrintAndParse) {

@@ -9,6 +9,7 @@
 #include "db/store/filesystem.h"
 #include "db/store/hash.h"
 #include "db/store/migrations.h"
+#include "db/store/open_existing.h"
 #include "db/store/samples.h"
 #include "db/store/sqlite.h"
 #include "db/store/test/all.h"
@@ -60,6 +61,17 @@ TEST_F(FileTest, MissingFileWithoutCreate) {
   options.create = false;
   EXPECT_EQ(error_of([&] { open(); }).status(), Status::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(FileTest, WhatExistsIsOpenedToReadOrToWrite) {
+  for (const auto opened : {open_to_read, open_to_write}) {
+    EXPECT_EQ(error_of([&] { opened(file()); }).status(), Status::kNotFound);
+    EXPECT_FALSE(std::filesystem::exists(file()));
+  }
+  { open(); }
+  const Template row{"t", 1, ""};
+  EXPECT_EQ(error_of([&] { open_to_read(file())->put(row); }).status(), Status::kIo);
+  EXPECT_NO_THROW(open_to_write(file())->put(row));
 }
 
 TEST_F(FileTest, AFolderIsNoDatabase) {

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "db/store/store.h"
 #include "tuner/service/campaign.h"
 #include "tuner/service/test/copy_workload.h"
 
@@ -43,6 +45,13 @@ class QuickCampaignTest : public testing::Test {
     return o;
   }
   std::string folder;
+};
+
+class CampaignTest : public QuickCampaignTest {
+ protected:
+  std::vector<db::TrialOutcome> outcomes(const db::Uuid& campaign) {
+    return db::Store::open(file("tuning.db"))->outcomes(campaign);
+  }
 };
 
 }  // namespace nimble::tuner

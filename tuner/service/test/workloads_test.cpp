@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <tuple>
-#include <utility>
 
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
@@ -182,111 +180,6 @@ fn @main(%x: Tensor[(1, 8, 1, n), f32], %w: Tensor[(8, 8, 1, 10), f32]) {
     }
   }
   EXPECT_TRUE(seen);
-}
-
-// The fills of a product of bytes, in the order of its operands.
-std::vector<Fill> fills_of_product(const std::string& attributes) {
-  const ir::Module m = typed(fmt::format(R"(
-fn @main(%x: Tensor[(n, 96), u8], %w: Tensor[(5, 24, 32, 4), i8]) -> Tensor[(n, 160), i32] {{
-  let %y = packed_matmul(%x, %w) {{n = 160, k = 96, layout = "panel32x4", out = i32{}}};
-  %y
-}})",
-                                         attributes));
-  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
-  EXPECT_EQ(tasks.size(), 1u);
-  return tasks.at(0).fills;
-}
-
-// Sums that saturate in 16 bits, or signs that are not seen, show at large bytes alone.
-TEST(Workloads, BytesOfAProductHaveTheRangeThatItPromises) {
-  const auto range = [](const Fill& f) { return std::pair(f.low, f.high); };
-  for (const auto& [attributes, low, high] :
-       std::initializer_list<std::tuple<const char*, double, double>>{
-           {"", -128, 127},
-           {", max_weight = 128", -128, 127},
-           {", max_weight = 64", -64, 64},
-           {", max_weight = 0", 0, 0}}) {
-    const std::vector<Fill> fills = fills_of_product(attributes);
-    ASSERT_EQ(fills.size(), 2u);
-    EXPECT_EQ(range(fills[0]), std::pair(0.0, 255.0)) << attributes;
-    EXPECT_EQ(range(fills[1]), std::pair(low, high)) << attributes;
-  }
-}
-
-// As small as a model's: a byte that is made of a sum tells what the sum was.
-TEST(Workloads, ScalesOfSumsOfBytesLeaveBytes) {
-  const ir::Module m = typed(R"(
-fn @main(%x: Tensor[(n, 96), u8], %w: Tensor[(5, 24, 32, 4), i8], %s: Tensor[(160), f32])
-    -> Tensor[(n, 160), u8] {
-  let %y = packed_matmul(%x, %w) {n = 160, k = 96, layout = "panel32x4", out = i32};
-  let %f = cast(%y) {dtype = f32};
-  let %z = mul(%f, %s);
-  let %r = round(%z);
-  let %c = clip(%r) {min = 0.0, max = 255.0};
-  let %b = cast(%c) {dtype = u8};
-  %b
-})");
-  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
-  ASSERT_EQ(tasks.size(), 1u);
-  const WorkloadPoint& p = tasks[0].points[tasks[0].representative()];
-  const Expectation e = expected_result(tasks[0], p, {}, [] { return std::nullopt; });
-  const auto inside =
-      std::ranges::count_if(e.outputs.at(0), [](uint8_t byte) { return byte > 0 && byte < 255; });
-  EXPECT_GT(inside, static_cast<int64_t>(e.outputs[0].size() / 4));
-}
-
-TEST(Workloads, IndicesStayInsideTheirTable) {
-  const ir::Module m = typed(kBatched);
-  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
-  bool seen = false;
-  for (const TuningTask& t : tasks)
-    for (const Fill& f : t.fills)
-      if (f.high == 49) seen = f.low == 0;
-  EXPECT_TRUE(seen);
-}
-
-// The element-wise gather, too: its indices were 0 and 1 whatever the extent.
-TEST(Workloads, ElementwiseIndicesStayInsideTheirAxis) {
-  const ir::Module m = typed(R"(
-fn @main(%x: Tensor[(n, 50), f32], %i: Tensor[(n, 3), i64], %j: Tensor[(n, 1), i64],
-         %one: Tensor[(n, 1), f32]) {
-  let %y = gather_elements(%x, %i) {axis = 1};
-  let %z = gather_elements(%one, %j) {axis = 1};
-  let %both = (%y, %z);
-  %both
-})");
-  std::multiset<double> highest;
-  for (const TuningTask& t : tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr))
-    for (const Fill& f : t.fills)
-      if (f.low == 0) highest.insert(f.high);
-  EXPECT_EQ(highest, (std::multiset<double>{0, 49}));
-}
-
-// A table as long as the text: its rows were asked for by index 0 alone.
-TEST(Workloads, IndicesSpanAnExtentThatVaries) {
-  const ir::Module m = typed(R"(
-fn @main(%t: Tensor[(n, 16), f32], %at: Tensor[(n), i64]) -> Tensor[(n, 16), f32] {
-  let %rows = gather(%t, %at) {axis = 0};
-  %rows
-})");
-  const auto tasks = tuning_tasks(lowered(m), model_points(m, {}), target(), nullptr);
-  ASSERT_EQ(tasks.size(), 1u);
-  std::set<double> highest;
-  for (const WorkloadPoint& p : tasks[0].points)
-    for (const Fill& f : tasks[0].fills_at(p))
-      if (f.low == 0) {
-        EXPECT_LT(f.high, static_cast<double>(p.symbols[0]));
-        highest.insert(f.high);
-      }
-  EXPECT_TRUE(highest.contains(0));
-  EXPECT_EQ(*highest.rbegin(), 255);
-  // The reference accepts them, and a row of some index is not the first.
-  const WorkloadPoint& p = tasks[0].points[tasks[0].representative()];
-  const Expectation e = expected_result(tasks[0], p, {}, [] { return std::nullopt; });
-  std::set<float> firsts;
-  for (size_t row = 0; row < 64; ++row)
-    firsts.insert(reinterpret_cast<const float*>(e.outputs.at(0).data())[row * 16]);
-  EXPECT_GT(firsts.size(), 10u);
 }
 
 TEST(Workloads, AGruCellCountsItsProduct) {

@@ -2,22 +2,22 @@
 //
 // Dynamic shapes ask for a different size at every run, so a pool that reuses exact sizes only
 // grows without end, and one that rounds sizes up holds what nobody asked for. Here blocks have
-// the size that was asked for, large ones a page more (below). A large free one, whose memory the system takes back in parts, is
-// cut to what is asked for and becomes one with its free neighbours again (free_ranges.h): a run of
-// another shape finds the memory of the run before. A smaller one serves any request that fills
-// eight ninths of it. What the pool holds, live and free, stays within 17/16 of the peak of what
-// was live in a recent run: before it asks the system for more, and at the end of a run, it gives
-// back of the largest free blocks until that is so. Both together keep it within 1.2 times the
-// largest need of a run, by construction, and a run of a shape seen in the last one finds every
-// block on the lists. A program that needs little would spend more time on giving back than on its
-// kernels: up to kAlwaysKept stay whatever is needed.
+// the size that was asked for, large ones a page more (below). A large free one, whose memory the
+// system takes back in parts, is cut to what is asked for and becomes one with its free neighbours
+// again (free_ranges.h): a run of another shape finds the memory of the run before. A smaller one
+// serves any request that fills eight ninths of it. What the pool holds, live and free, stays
+// within 17/16 of the peak of what was live in a recent run: before it asks the system for more,
+// and at the end of a run, it gives back of the largest free blocks until that is so. Both together
+// keep it within 1.2 times the largest need of a run, by construction, and a run of a shape seen in
+// the last one finds every block on the lists. A program that needs little would spend more time on
+// giving back than on its kernels: up to kAlwaysKept stay whatever is needed.
 //
 // Large blocks of the host's memory come in whole pages, but do not begin with one: each begins so
 // many lines into its first page, another number than those before it. Tensors of a size would lie
 // the same way otherwise, and a kernel that reads one and writes another at the same place of both
-// waits: a load whose last twelve bits of address are those of a store on its way is held until
-// that is done (AMD's optimisation guide for family 19h, section on store-to-load forwarding), and
-// rows a page apart share one set of the cache.
+// waits: x86-64 compares a load with the stores before it by the last twelve bits of their
+// addresses first, and may hold it until one that only looks the same is done. Rows a page apart
+// share one set of the cache, too.
 #pragma once
 
 #include <array>

@@ -1,10 +1,13 @@
 // Vendors' routines of a GPU in whole programs, on stand-ins for the driver and for cuBLASLt.
 #include <gmock/gmock.h>
 
+#include <string>
+
 #include "vm/executable/vendor_call.h"
 #include "vm/interpreter/test/gpu_harness.h"
 #include "vm/library/test/standin/cublaslt.h"
 #include "vm/runtime/gpu_losses.h"
+#include "vm/runtime/round_up.h"
 
 namespace nimble::rt {
 namespace {
@@ -126,7 +129,8 @@ TEST_F(GpuVendor, WorkspacesAreTheSessions) {
   load(executable(), options);
   EXPECT_EQ(rows(5), expected(5, 1000));
   load(executable(""), options);
-  EXPECT_THAT(failure({{{1, 4}, {0, 0, 0, 0}}}, Status::kExhausted), HasSubstr("1000000"));
+  EXPECT_THAT(failure({{{1, 4}, {0, 0, 0, 0}}}, Status::kExhausted),
+              HasSubstr(std::to_string(round_up(1'000'000, Device::kGranule))));
 }
 
 TEST_F(GpuVendor, OursServesWhatTheLibraryHasNot) {

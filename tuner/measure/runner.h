@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "tuner/measure/lasting_thread.h"
 #include "tuner/measure/protocol.h"
 
 namespace nimble::tuner {
@@ -102,6 +103,7 @@ class Runner {
                std::vector<bool>& have, Lost* lost);
 
   RunnerOptions options_;
+  LastingThread parent_;  // of the workers
   std::map<uint32_t, Kept> kept_;
   uint32_t next_id_ = 0;
   pid_t pid_ = 0;

@@ -246,6 +246,19 @@ TEST(Runner, ReportsAKernelThatExitsOrThrows) {
   EXPECT_THAT(threw.message, HasSubstr("refuses"));
 }
 
+// Jobs that run side by side ask for workers from threads that end with the job.
+TEST(Runner, AWorkerOutlivesTheThreadThatAskedForIt) {
+  Runner runner(options());
+  std::thread([&] { EXPECT_EQ(only(runner, "test.copy").state, EntryState::kOk); }).join();
+  const pid_t worker = runner.worker();
+  ASSERT_GT(worker, 0);
+  // The kernel tells the end of a thread to its children after it tells it to us.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(only(runner, "test.copy").state, EntryState::kOk);
+  EXPECT_EQ(runner.worker(), worker);
+  EXPECT_EQ(runner.workers_started(), 1);
+}
+
 TEST(Runner, AKillForMemoryIsNotTheCandidatesFault) {
   Runner runner(options(60'000));
   // The first worker that stands still is killed, as the kernel kills for memory; later ones go on.

@@ -7,6 +7,7 @@ peer's row in systems.py names it. An environment is made on first use and again
 change.
 """
 
+import fcntl
 import hashlib
 import pathlib
 import shutil
@@ -63,9 +64,17 @@ def find_python():
 
 
 def make(name=None):
-    """Installs the pinned packages unless the environment already holds exactly these."""
+    """Installs the pinned packages unless the environment already holds exactly these. Two at once
+    would break each other's: the second one waits."""
     if is_made(name):
         return
+    with open(__file__, "rb") as source:
+        fcntl.flock(source, fcntl.LOCK_EX)
+        if not is_made(name):
+            install(name)
+
+
+def install(name):
     where = folder(name)
     print(f"experiments/run: installing {name or 'the peers'} into {where} (some minutes, once)",
           file=sys.stderr)

@@ -46,11 +46,11 @@ Dim Window::end_with(const Dim& tap) const {
 }
 
 Dim Window::begin_inside() const {
-  return ir::min(ir::ceildiv(before, stride), out);
+  return ir::min(first_with(0), out);
 }
 
 Dim Window::end_inside() const {
-  return ir::max(begin_inside(), ir::min(out, ir::floordiv(in - 1 - reach() + before, stride) + 1));
+  return ir::max(begin_inside(), end_with(taps - 1));
 }
 
 Window Window::with_extents(const Dim& image, const Dim& result) const {

@@ -38,6 +38,14 @@ int64_t Layout::index_of(int64_t row, int64_t column, int64_t rows) const {
          row % group;
 }
 
+Dim Layout::rows_of_planes(const Dim& channels, int64_t taps) const {
+  return ceildiv(channels, group) * (taps * group);
+}
+
+int64_t Layout::row_of_plane(int64_t channel, int64_t tap, int64_t taps) const {
+  return (channel / group * taps + tap) * group + channel % group;
+}
+
 std::optional<Layout> parse_layout(const std::string& text) {
   for (auto [prefix, kind] : {std::pair{kPanelPrefix, Layout::Kind::kPanel},
                               std::pair{kGatePrefix, Layout::Kind::kGate}}) {

@@ -34,6 +34,11 @@ struct Layout {
   std::string str() const;
   // Extents after packing a matrix of `rows` x `columns`. For kGate, columns is a multiple of rows.
   std::vector<Dim> packed_dims(const Dim& rows, const Dim& columns) const;
+  // The matrix of a convolution's weights whose images have channels first: how many rows it has,
+  // and which is a channel's of one of so many taps. The rows of a group are neighbouring channels
+  // of a tap; of channels that are missing in the last group they count for nothing.
+  Dim rows_of_planes(const Dim& channels, int64_t taps) const;
+  int64_t row_of_plane(int64_t channel, int64_t tap, int64_t taps) const;
   // Of kPanel: how many elements a panel of a matrix of so many rows has, and where in the packed
   // matrix an element lies.
   int64_t panel_elements(int64_t rows) const;

@@ -9,6 +9,8 @@
 // groups each is a matrix of its own, whose panels are filled up with zeros. Where an image of few
 // channels is only transposed for the convolution, that reads it as it was; an image that is joined
 // of several for a convolution of fewer channels is read where these lie, which a product cannot.
+// Of narrow operands the image is cast ahead of the transposition then, and the weights of missing
+// channels are zeros.
 // Products of narrow operands (set-precision, quantise-products) have their rows packed in groups,
 // and keep their wide result. Where a target multiplies bytes in groups of four only if the weights
 // among them are small, their sizes are looked at here: what keeps that bound is packed so and says
@@ -96,8 +98,8 @@ struct PackedConvolution {
   ir::Type weights;
 };
 PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pixels, DType type,
-                                     const kernels::TargetInfo& target) {
-  const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
+                                     bool planes, const kernels::TargetInfo& target) {
+  const int64_t taps = shape[0] * shape[1], n = shape[3];
   const auto groups = ir::attr<int64_t>(e.attrs, "groups");
   const int64_t per_group = n / groups;
   const auto layout_within = [&](int64_t bound) {
@@ -107,16 +109,32 @@ PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pix
   const ir::Tensor& weights = *e.args[1].constant;
   int64_t bound = weights.dtype == type ? kept_bound(weights, pixels, target) : 0;
   // A pixel's channels are whole groups. Pairs need an even number of them only.
-  if (bound > 0 && shape[2] % layout_within(bound).group != 0) bound = 0;
+  if (bound > 0 && !planes && shape[2] % layout_within(bound).group != 0) bound = 0;
   const ir::Layout layout = layout_within(bound);
   ir::Attrs attrs = {
       {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
   for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
     if (const auto it = e.attrs.find(same); it != e.attrs.end()) attrs[same] = it->second;
   if (bound > 0) attrs["max_weight"] = bound;
+  if (planes) attrs["image_layout"] = std::string("nchw");
+  const ir::Dim k = planes ? layout.rows_of_planes(shape[2], taps) : ir::Dim(taps * shape[2]);
   const int64_t panels = (per_group + layout.width - 1) / layout.width;
   return {ir::make_call("packed_conv2d", {}, std::move(attrs)), layout,
           ir::tensor_type(layout.packed_dims(k, panels * layout.width * groups), type)};
+}
+
+// The type of channels-last images with the channels first.
+ir::Type planes_type(const ir::Type& nhwc) {
+  const std::vector<ir::Dim>& d = nhwc->dims;
+  return ir::tensor_type({d[0], d[3], d[1], d[2]}, nhwc->dtype);
+}
+
+// Whether a kernel takes it, of operands as the convolution has them.
+bool has_kernel_for(const PackedConvolution& packed, std::vector<ir::Type> operands, bool planes,
+                    const ir::Type& result, PassContext& context) {
+  if (planes) operands[0] = planes_type(operands[0]);
+  operands[1] = packed.weights;
+  return has_kernel(*packed.call, operands, result, context.target, context);
 }
 
 // A depthwise one, also of a single channel, has rows of one element.
@@ -124,21 +142,25 @@ bool is_depthwise(const Expr& e, const Ints& shape) {
   return shape[2] == 1 && shape[3] == ir::attr<int64_t>(e.attrs, "groups");
 }
 
-// What a convolution reads through a transposition to channels last, of an image with so few
-// channels that a pixel's make no stretch of memory. Nothing if it is another operand.
-std::optional<Atom> channels_first(const Definitions& definitions, const Expr& e) {
+// Whether a convolution's images have so few channels that a pixel's make no stretch of memory.
+bool has_few_channels(const Expr& e, const Ints& shape) {
   constexpr int64_t kFew = 4;
-  const Expr* turn = definition(definitions, e.args[0], "transpose");
-  if (!turn || ir::attr<Ints>(turn->attrs, "axes") != Ints{0, 2, 3, 1} ||
-      ir::attr<int64_t>(e.attrs, "groups") != 1 || e.args[1].constant->shape[2] > kFew)
-    return std::nullopt;
+  return ir::attr<int64_t>(e.attrs, "groups") == 1 && shape[2] <= kFew;
+}
+
+// What a convolution of few channels reads through a transposition to channels last, and perhaps a
+// cast. Nothing if it is another operand.
+std::optional<Atom> planes_of(const Expr& e, const Definitions& definitions) {
+  if (!has_few_channels(e, e.args[1].constant->shape)) return std::nullopt;
+  const Expr* turn = definition(definitions, e.args[0], "cast");
+  turn = definition(definitions, turn ? turn->args[0] : e.args[0], "transpose");
+  if (!turn || ir::attr<Ints>(turn->attrs, "axes") != Ints{0, 2, 3, 1}) return std::nullopt;
   return turn->args[0];
 }
 
 // The matrix that a convolution's constant weights are, of several groups side by side, each with
-// zeros behind its columns up to a multiple of `width`. Rows are taps and channels, or channels and
-// taps.
-Atom filters(const Expr& e, int64_t width, bool channels_first, ir::BlockBuilder& o) {
+// zeros behind its columns up to a multiple of `width`. Rows are taps and channels.
+Atom filters(const Expr& e, int64_t width, ir::BlockBuilder& o) {
   using Dims = std::vector<ir::Dim>;
   const auto call = [&](const char* op, const Atom& a, ir::Attrs attrs) -> Atom {
     return o.call(op, {a}, std::move(attrs), "filters", e.location);
@@ -147,12 +169,28 @@ Atom filters(const Expr& e, int64_t width, bool channels_first, ir::BlockBuilder
   const auto groups = ir::attr<int64_t>(e.attrs, "groups");
   const int64_t k = shape[0] * shape[1] * shape[2], columns = shape[3] / groups;
   Atom w = e.args[1];
-  if (channels_first) w = call("transpose", w, {{"axes", Ints{2, 0, 1, 3}}});
   const int64_t missing = groups > 1 ? (width - columns % width) % width : 0;
   if (missing == 0) return call("reshape", w, {{"shape", Dims{k, shape[3]}}});
   w = call("reshape", w, {{"shape", Dims{k, groups, columns}}});
   w = call("pad", w, {{"before", Dims{0, 0, 0}}, {"after", Dims{0, 0, missing}}, {"value", 0.0}});
   return call("reshape", w, {{"shape", Dims{k, groups * (columns + missing)}}});
+}
+
+// The same for images that are read plane by plane: rows are groups of channels, each of all taps,
+// with zeros for channels that are missing in the last (ir::Layout::row_of_plane).
+Atom plane_filters(const Expr& e, int64_t group, ir::BlockBuilder& o) {
+  using Dims = std::vector<ir::Dim>;
+  const auto call = [&](const char* op, const Atom& a, ir::Attrs attrs) -> Atom {
+    return o.call(op, {a}, std::move(attrs), "filters", e.location);
+  };
+  const Ints& shape = e.args[1].constant->shape;
+  const int64_t all = (shape[2] + group - 1) / group, missing = all * group - shape[2];
+  Atom w = e.args[1];
+  if (missing > 0)
+    w = call("pad", w, {{"before", Dims(4, 0)}, {"after", Dims{0, 0, missing, 0}}, {"value", 0.0}});
+  w = call("reshape", w, {{"shape", Dims{shape[0], shape[1], all, group, shape[3]}}});
+  w = call("transpose", w, {{"axes", Ints{2, 0, 1, 3, 4}}});
+  return call("reshape", w, {{"shape", Dims{all * shape[0] * shape[1] * group, shape[3]}}});
 }
 
 // Zero points as u8, as the kernels take them. Nothing if one is no number of `bits`.
@@ -228,6 +266,10 @@ bool is_packable_convolution(const Expr& e, DType image, DType weights) {
   return !is_depthwise(e, e.args[1].constant->shape);
 }
 
+bool reads_planes(const Expr& e, const Definitions& definitions) {
+  return !is_product_of_pixels(e) && planes_of(e, definitions);
+}
+
 bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, const ir::Type& result,
                        PassContext& context) {
   if (!context.packs_weights() || ir::traits_of(e).packs != ir::Packs::kFilters ||
@@ -238,11 +280,10 @@ bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, con
   for (const ir::Dim& d : operands[1]->dims) shape.push_back(d.as_constant().value_or(0));
   if (std::find(shape.begin(), shape.end(), 0) != shape.end() || is_depthwise(e, shape))
     return false;
+  const bool planes = has_few_channels(e, shape);
   const PackedConvolution packed =
-      packed_convolution(e, shape, operands[0]->dtype, operands[1]->dtype, context.target);
-  std::vector<ir::Type> types = operands;
-  types[1] = packed.weights;
-  return has_kernel(*packed.call, types, result, context.target, context);
+      packed_convolution(e, shape, operands[0]->dtype, operands[1]->dtype, planes, context.target);
+  return has_kernel_for(packed, operands, planes, result, context);
 }
 
 bool is_packable_cell(const Expr& e, DType weights) {
@@ -273,6 +314,12 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
       const auto call = [&](const char* op, std::vector<Atom> args, ir::Attrs attrs) -> Atom {
         ir::VarRef y = o.call(op, std::move(args), std::move(attrs), b.var->name, e.location);
         y->type = b.var->type;
+        return y;
+      };
+      const auto cast = [&](const Atom& x, DType type) -> Atom {
+        if (ir::type_of(x)->dtype == type) return x;
+        const ir::VarRef y = o.call("cast", {x}, {{"dtype", type}}, b.var->name, e.location);
+        y->type = ir::tensor_type(ir::type_of(x)->dims, type);
         return y;
       };
       const auto product = [&](const Atom& x, const Atom& w, int64_t k, int64_t n,
@@ -319,31 +366,28 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           const DType type = narrow ? ir::type_of(e.args[1])->dtype : DType::kF32;
           if (!is_packable_convolution(e, pixels, type)) return std::nullopt;
           const Ints& shape = e.args[1].constant->shape;
-          const int64_t k = shape[0] * shape[1] * shape[2], n = shape[3];
           if (is_product_of_pixels(e) && (narrow || !is_joined_for(e, rewritten, uses))) {
-            const Atom matrix = filters(e, n, false, o);
+            const int64_t k = shape[2], n = shape[3];
+            const Atom matrix = filters(e, n, o);
             const std::optional<Atom> y = narrow ? narrow_product(e.args[0], matrix, k, n, false)
                                                  : product(e.args[0], matrix, k, n, false);
             return y && e.args.size() == 3 ? call("add", {*y, e.args[2]}, {}) : y;
           }
+          const std::optional<Atom> image = planes_of(e, rewritten);
           const PackedConvolution packed =
-              packed_convolution(e, shape, pixels, type, context.target);
+              packed_convolution(e, shape, pixels, type, image.has_value(), context.target);
           if (narrow) {
             std::vector<ir::Type> types;
             for (const Atom& a : e.args) types.push_back(ir::type_of(a));
-            if (!has_packed_kernel(e, types, b.var->type, context)) return std::nullopt;
+            if (!has_kernel_for(packed, types, image.has_value(), b.var->type, context))
+              return std::nullopt;
           }
-          // Neighbours of a plane are no group of rows.
-          const auto image = packed.layout.group > 1 ? std::nullopt : channels_first(rewritten, e);
-          ir::Attrs attrs = packed.call->attrs;
           std::vector<Atom> args = e.args;
-          args[1] =
-              pack(filters(e, packed.layout.width, image.has_value(), o), packed.layout, false);
-          if (image) {
-            args[0] = *image;
-            attrs["image_layout"] = std::string("nchw");
-          }
-          return call("packed_conv2d", std::move(args), std::move(attrs));
+          args[1] = pack(
+              image ? plane_filters(e, packed.layout.group, o) : filters(e, packed.layout.width, o),
+              packed.layout, false);
+          if (image) args[0] = cast(*image, pixels);
+          return call("packed_conv2d", std::move(args), packed.call->attrs);
         }
         case ir::Packs::kGates: {
           const ir::CellOperands& cell = *ir::traits_of(e).cell;

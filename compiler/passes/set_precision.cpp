@@ -38,7 +38,8 @@
 // weights; a GPU's read them as they lie, and convolutions are narrowed where one takes them. These
 // have whole groups of rows (ir::Layout): a product over a number of terms that is no multiple of
 // the group stays wide, since a row of the other operand would end within a group and the kernel
-// read over its end. Of f16 only its other operand does.
+// read over its end. Of f16 only its other operand does. A photograph of three channels that a
+// network's first convolution reads is put into groups by the kernel (grouped_planes.h).
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -207,7 +208,8 @@ class Narrowing {
     const std::optional<Matrix> m = matrix_of(e, rule->sums);
     if (!m) return nullptr;
     const DType rows = rows_for(e, rule->sums, rule->operands);
-    const bool fits = !context_.packs_weights() || m->k % group_of(*m, rows, rule->operands) == 0;
+    const bool fits = !context_.packs_weights() || m->k % group_of(*m, rows, rule->operands) == 0 ||
+                      (m->filters && reads_planes(e, definitions_));
     return fits && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
   }
 

@@ -252,7 +252,9 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
   const Shape x_steps = strides_of(x.shape);
   const int64_t height = x.shape[l.spatial[0]], width = x.shape[l.spatial[1]];
   const int64_t channels = x.shape[l.channel] / groups;
-  const int64_t k = kernel[0] * kernel[1] * channels;
+  const int64_t taps = kernel[0] * kernel[1];
+  const int64_t k =
+      l.channels_last() ? taps * channels : *layout.rows_of_planes(channels, taps).as_constant();
   const int64_t filters = y.shape[3] / groups;
   const int64_t panels = (filters + layout.width - 1) / layout.width;
   std::vector<int64_t> rows(static_cast<size_t>(k));  // where each begins in a panel
@@ -274,8 +276,9 @@ std::vector<Array> packed_conv2d(const OpCall& c) {
             const int64_t from = at[0] * x_steps[0] + r * x_steps[l.spatial[0]] +
                                  q * x_steps[l.spatial[1]] +
                                  (group * channels + ch) * x_steps[l.channel];
-            const int64_t row = l.channels_last() ? (i * kernel[1] + j) * channels + ch
-                                                  : (ch * kernel[0] + i) * kernel[1] + j;
+            const int64_t at_tap = i * kernel[1] + j;
+            const int64_t row =
+                l.channels_last() ? at_tap * channels + ch : layout.row_of_plane(ch, at_tap, taps);
             const int64_t tap = column + rows[static_cast<size_t>(row)];
             sum += (padding ? Number{0} : image[static_cast<size_t>(from)]) *
                    weights[static_cast<size_t>(tap)];

@@ -206,9 +206,10 @@ RelationResult relate_packed_conv2d(RelationContext& c) {
   const Dims& x = dims(c, 0);
   const Dim all = x[image->channel], channels = c.dims.simplify(floordiv(all, Dim(groups)));
   c.require_equal(channels * Dim(groups), all, "channels that divide into the groups");
-  const Dim k = Dim(kernel[0]) * Dim(kernel[1]) * channels;
-  const Type packed =
-      tensor_type(layout_of(c, Layout::Kind::kPanel).packed_dims(k, filters / groups), dtype(c, 1));
+  const int64_t taps = kernel[0] * kernel[1];
+  const Layout layout = layout_of(c, Layout::Kind::kPanel);
+  const Dim k = image->channels_last() ? taps * channels : layout.rows_of_planes(channels, taps);
+  const Type packed = tensor_type(layout.packed_dims(k, filters / groups), dtype(c, 1));
   c.require_equal(element_count(c.inputs[1]), element_count(packed) * Dim(groups),
                   "the size of the packed weights");
   if (c.inputs.size() == 3) {

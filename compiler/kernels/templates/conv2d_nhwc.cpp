@@ -44,7 +44,9 @@
 //
 // The first convolution of a network finds the image of three channels as the program has it, one
 // plane for each. It reads it so: a plane is an image of one channel, and the sum goes over the
-// planes, too. There are no blocks of channels then.
+// planes, too. There are no blocks of channels then. Where neighbouring channels are multiplied in
+// groups, the kernel puts the planes of a group together ahead of all (grouped_planes.h): three
+// channels become four, two by two, and the convolution takes two thirds of its time in f32.
 //
 // An image of several side by side, or a slice of one's channels, is read where these lie: the sum
 // of a tap goes over one after the other.
@@ -80,12 +82,14 @@ constexpr int64_t kTilesOfLine = 16;
 
 class Conv2dNhwcLowering {
  public:
-  // `images`: the copies that the product's sources are parts of, widened so many lanes at a time.
+  // `images`, `planes`: the copies that the product's sources are parts of, made so many lanes at a
+  // time.
   Conv2dNhwcLowering(const Workload& w, const ConvProduct& p, const std::vector<Widened>& images,
-                     int image_lanes, const Config& c)
+                     const std::optional<GroupedPlanes>& planes, int image_lanes, const Config& c)
       : w_(w),
         p_(p),
         images_(images),
+        planes_(planes),
         image_lanes_(image_lanes),
         named_(w),
         rows_(static_cast<int>(knob_int(c, "rows"))),
@@ -116,6 +120,10 @@ class Conv2dNhwcLowering {
     if (!images_.empty()) {
       for (StmtRef& s : widen_together(images_, image_lanes_)) all.push_back(std::move(s));
       for (const Widened& image : images_) scratch.push_back(image.to);
+    }
+    if (planes_) {
+      for (StmtRef& s : group_planes(*planes_, image_lanes_)) all.push_back(std::move(s));
+      scratch.push_back(planes_->to);
     }
     Dim column_blocks = ir::ceildiv(tiles_.count(), kTilesOfLine);
     if (!column_blocks.as_constant()) {
@@ -478,6 +486,7 @@ class Conv2dNhwcLowering {
   const Workload& w_;
   const ConvProduct& p_;
   const std::vector<Widened>& images_;
+  const std::optional<GroupedPlanes>& planes_;
   int image_lanes_;
   NamedExtents named_;
   int rows_, unroll_;
@@ -577,8 +586,9 @@ Lowered Conv2dNhwcTemplate::lower(const Workload& w, const Config& c, const Targ
   auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p && valid(w, c, t), "configuration {} of conv2d_nhwc", to_json(c));
   const std::vector<Widened> images = widen_images(*p);
-  const int lanes = images.empty() ? 1 : lanes_of(t, images[0].to->dtype);
-  return one_kernel(Conv2dNhwcLowering(w, *p, images, lanes, c).run(name));
+  const std::optional<GroupedPlanes> planes = group_planes_of(*p);
+  const int lanes = lanes_of(t, images.empty() ? DType::kU32 : images[0].to->dtype);
+  return one_kernel(Conv2dNhwcLowering(w, *p, images, planes, lanes, c).run(name));
 }
 
 }  // namespace nimble::kernels

@@ -125,7 +125,6 @@ std::optional<ConvNhwc> analyse_conv_nhwc(const Workload& w, bool parts) {
         *ir::parse_image_layout(ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc"));
     p.channels_first = !image.channels_last();
     if (p.channels_first && !p.sources.empty()) return {};
-    if (p.channels_first && p.fragment) return {};  // neighbours of a plane are no group
     if (p.channels_first) p.in = {p.in[0], p.in[2], p.in[3], p.in[1]};
     const auto channels = p.in[3].as_constant();
     if (!channels) return {};

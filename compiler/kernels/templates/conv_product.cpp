@@ -89,21 +89,22 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
   static_cast<ConvNhwc&>(p) = *conv;
   if (p.layout && p.fragment) p.fragment = fragment_of_call(t, *p.fragment, p.call());
   Panels& panels = p;
-  const int64_t k = p.taps() * p.channels;
   const int lanes = conv_lanes(t, p.dtype, p.filters);
   if (p.layout) {
+    panels.group = p.layout->group;
+    const int64_t k = p.taps() * p.planes() * p.depth();
     const auto cut = cut_panels(k, p.filters, *p.layout, lanes, max_tile_vectors(t));
     if (!cut) return {};
     panels = *cut;
-    if (p.channels % p.group != 0) return {};
+    if (!p.channels_first && p.channels % p.group != 0) return {};
     for (const ConvNhwc::Source& s : p.sources)
-      if (s.channels % p.group != 0) return {};
+      if (!p.channels_first && s.channels % p.group != 0) return {};
   } else {
     if (p.fragment) return {};
     const int vectors = conv_vectors(p.filters, lanes);
-    panels = {k, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
+    panels = {p.taps() * p.channels, p.filters, 0, int64_t{vectors} * lanes, lanes, vectors, 1};
   }
-  if (p.widens() && has_index(w)) return {};
+  if ((p.widens() || p.groups_planes()) && has_index(w)) return {};
   if (p.sources.size() > 1 && wants_blocks_mostly(p)) return {};
   const bool in_parts = !parameter_buffer(w, p.frame, p.call().args[0]);
   if (in_parts && tile_fragment_of(t, p)) return {};
@@ -112,7 +113,7 @@ std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetI
 
 std::vector<Widened> widen_images(ConvProduct& p) {
   std::vector<Widened> all;
-  if (!p.widens()) return all;
+  if (!p.widens() || p.groups_planes()) return all;
   // What is read of each image, of which there may be several parts.
   for (const ConvNhwc::Source& s : p.sources) {
     const auto image = std::ranges::find(all, s.image, &Widened::from);
@@ -131,6 +132,14 @@ std::vector<Widened> widen_images(ConvProduct& p) {
     s = {copy.to, copy.width, s.first - copy.first, s.channels};
   }
   return all;
+}
+
+std::optional<GroupedPlanes> group_planes_of(ConvProduct& p) {
+  if (!p.groups_planes()) return {};
+  GroupedPlanes planes{p.image, p.channels, p.group, p.in[0], p.in[1] * p.in[2]};
+  planes.make_copy(kir::row_of(*p.fragment).a, "grouped");
+  p.sources[0].image = planes.to;
+  return planes;
 }
 
 }  // namespace nimble::kernels

@@ -6,6 +6,7 @@
 
 #include "compiler/kernels/target.h"
 #include "compiler/kernels/templates/conv_nhwc.h"
+#include "compiler/kernels/templates/grouped_planes.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/widened_bytes.h"
 
@@ -14,16 +15,19 @@ namespace nimble::kernels {
 // A row is a pixel of the result, the columns are a group's output channels (n), and k runs over
 // (kh, kw, c_in), of images with channels first over (c_in, kh, kw). Packed, each group has panels
 // of its own; `stored` is 0 where the weights are a tensor HWIO. By a fragment, a step takes a
-// group of a pixel's channels, which are a multiple of it.
+// group of a pixel's channels, which are a multiple of it; of images with channels first those of
+// the same group (grouped_planes.h), which may be filled up with zeros.
 struct ConvProduct : ConvNhwc, Panels {
   // Whether image and weights are bytes that are multiplied as i16 (widened_bytes.h).
   bool widens() const { return is_widened(fragment, image->dtype); }
+  // Whether the image is copied in groups of its channels.
+  bool groups_planes() const { return channels_first && fragment; }
   // An image is so many planes, one behind the other, of pixels with so many channels each.
-  int64_t planes() const { return channels_first ? channels : 1; }
-  int64_t depth() const { return channels_first ? 1 : channels; }
+  int64_t planes() const { return channels_first ? (channels + group - 1) / group : 1; }
+  int64_t depth() const { return channels_first ? group : channels; }
   int64_t depth_steps() const { return depth() / group; }
   // Elements from a pixel's channels to those of the next, in a source.
-  int64_t pixel(const Source& s) const { return channels_first ? 1 : s.pitch; }
+  int64_t pixel(const Source& s) const { return channels_first ? group : s.pitch; }
   // Steps over what a source has of a pixel in a group.
   int64_t steps_of(const Source& s) const {
     return sources.size() == 1 ? depth_steps() : s.channels / group;
@@ -49,7 +53,9 @@ std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, const Con
 std::optional<ConvProduct> analyse_conv_product(const Workload& w, const TargetInfo& t);
 
 // Where a product widens its images: makes its sources parts of the copies that are given back;
-// `image` remains what is copied.
+// `image` remains what is copied. The same of one with channels first whose planes are grouped,
+// which are widened with that.
 std::vector<Widened> widen_images(ConvProduct& p);
+std::optional<GroupedPlanes> group_planes_of(ConvProduct& p);
 
 }  // namespace nimble::kernels

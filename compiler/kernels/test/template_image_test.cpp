@@ -146,6 +146,43 @@ TEST(Conv2dNhwc, ImagesWithChannelsFirst) {
   }
 }
 
+// The same of narrow ones, whose planes the kernel puts together in groups: rows that the weights
+// have for channels that are missing in the last group count for nothing.
+TEST(Conv2dNhwc, ImagesWithChannelsFirstInGroups) {
+  struct Groups {
+    DType image, weights, sums;
+    int64_t group;
+  };
+  for (const Groups& g : {Groups{DType::kBF16, DType::kBF16, DType::kF32, 2},
+                          Groups{DType::kF16, DType::kF16, DType::kF32, 2},
+                          Groups{DType::kU8, DType::kI8, DType::kI32, 4},
+                          Groups{DType::kU8, DType::kI8, DType::kI32, 2}})
+    for (const Filter& f : {Filter{7, 7, 2, 2, 3, 3, 3, 3, 1, 1, 1, 3, 70},
+                            Filter{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 32},
+                            Filter{3, 3, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1, 5},
+                            Filter{5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 5, 3},
+                            Filter{1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 4, 17}}) {
+      SCOPED_TRACE(f.str() + ", " + std::string(name_of(g.image)) + " by " + std::to_string(g.group));
+      const ir::Layout panels = panels_of(f, g.weights, g.group);
+      std::string extents;
+      for (const ir::Dim& d : panels.packed_dims(panels.rows_of_planes(f.in, f.kh * f.kw), f.out))
+        extents += (extents.empty() ? "" : ", ") + d.str();
+      Case c = convolution(f, "conv2d_nhwc");
+      c.text = fmt::format(
+          "fn @f(%x: Tensor[(b, {}, h, w), {}], %w: Tensor[({}), {}], %c: Tensor[({}), {}]) {{ "
+          "let %y = packed_conv2d(%x, %w, %c) {{kernel = [{}, {}], filters = {}, {}, "
+          "layout = \"{}\", image_layout = \"nchw\", out = {}}}; let %r = relu(%y); %r }}",
+          f.in, name_of(g.image), extents, name_of(g.weights), f.out, name_of(g.sums), f.kh, f.kw,
+          f.out, f.attributes(), panels.str(), name_of(g.sums));
+      c.oracle = by_reference(c.text);
+      c.low = -1, c.high = 1;
+      if (g.sums == DType::kI32) c.low = -127, c.high = 127, c.tolerance = 0;
+      c.configurations = 5;
+      check(c);
+      if (HasFatalFailure()) return;
+    }
+}
+
 // Packed one by one they are no pairs: each is converted as it is loaded.
 TEST(Conv2dNhwc, PackedBf16OneByOne) {
   check_each({{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 40}, {1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 12, 15}},

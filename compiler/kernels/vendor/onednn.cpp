@@ -47,6 +47,9 @@ void read_onednn_conv2d(Reader& reader, const Expr& e) {
   if (e.op == "packed_conv2d") {
     read_ints(e, "kernel", image.kernel);
     image.channels_first = ir::attr_or<std::string>(e.attrs, "image_layout", "nhwc") == "nchw";
+    if (image.channels_first &&
+        ir::parse_layout(ir::attr<std::string>(e.attrs, "layout"))->group > 1)
+      throw Refused{"the vendor's routine takes no groups of an image's planes"};
     const int64_t channels =
         constant_extent(ir::type_of(e.args[0])->dims[image.channels_first ? 1 : 3]);
     call.k = image.kernel[0] * image.kernel[1] * (channels / image.groups);

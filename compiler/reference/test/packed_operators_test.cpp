@@ -137,6 +137,24 @@ TEST(Operators, PackedConvolutionsOfChannelsFirstEqualPlainOnes) {
   expect_equal_results(m, {{2, 3, 7, 6}, {5, 3, 3, 2}, {5}});
 }
 
+// In groups of rows, neighbouring channels of a tap stand side by side; the third has none.
+TEST(Operators, PackedConvolutionsOfGroupedPlanesEqualPlainOnes) {
+  ir::Module m = ir::parse_module(
+      R"(fn @main(%x: Tensor[(2, 3, n, 6), f32], %w: Tensor[(5, 3, 3, 2), f32], %b: Tensor[(5), f32]) {
+  let %f = pad(%w) {before = (0, 0, 0, 0), after = (0, 1, 0, 0), value = 7.0};
+  let %g = reshape(%f) {shape = (5, 2, 2, 6)};
+  let %t = transpose(%g) {axes = [0, 1, 3, 2]};
+  let %k = reshape(%t) {shape = (5, 24)};
+  let %p = pack(%k) {layout = "panel4x2", transpose = true};
+  let %y = packed_conv2d(%x, %p, %b) {kernel = [3, 2], filters = 5, strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], layout = "panel4x2", image_layout = "nchw"};
+  let %c = conv2d(%x, %w, %b) {strides = [2, 1], pads = [1, 2, 0, 1], dilations = [1, 2], groups = 1};
+  let %z = transpose(%c) {axes = [0, 2, 3, 1]};
+  let %r = (%y, %z);
+  %r
+})");
+  expect_equal_results(m, {{2, 3, 7, 6}, {5, 3, 3, 2}, {5}});
+}
+
 // Of whole numbers and weights that are multiples of what the tiles divide by, all of it is exact.
 TEST(Operators, WinogradsTilesEqualPlainConvolutions) {
   for (const int64_t tile : {2, 4})

@@ -7,8 +7,8 @@ from experiments.images.networks import LEAST_MEAN, OWN
 from experiments.images.tables import (key_of, line_of, median_of, notes, ratio_cell, sides,
                                        spread)
 from experiments.images_precision.models import AIM, KINDS
+from experiments.precision.accuracy import LEAST, worst_ratio
 from experiments.precision.accuracy import summarise as summarise_errors
-from experiments.precision.accuracy import worst_ratio
 from experiments.roofline.tables import milliseconds
 from experiments.studies.output import decimal, make_bar, markdown_table, percent
 
@@ -90,7 +90,8 @@ def markdown(result):
         f"{result['machine']['cpu']}, {result['threads']} threads, one image. All systems of a case "
         "run interleaved, each in a process of its own and warm at each size. A result may be as "
         "wrong against PyTorch's in f64 as PyTorch's f32 is there, times the quotient of the "
-        "roundoffs. In int8 all systems read one file, which ONNX Runtime's static quantiser "
+        f"roundoffs, or {LEAST:g} of its roundoffs where that is more. In int8 all systems read "
+        "one file, which ONNX Runtime's static quantiser "
         f"calibrated on {result['cases_of']['calibrated']} drawn images: they differ by how they "
         "round alone.", ""]
     for kind, row in KINDS.items():

@@ -2,7 +2,7 @@
 
 from experiments.harness.report import systems_of
 from experiments.harness.systems import ALL
-from experiments.precision.accuracy import worst_ratio
+from experiments.precision.accuracy import LEAST, worst_ratio
 from experiments.precision.models import F32_ROUNDOFF, PRECISIONS
 from experiments.studies.output import bar_line, make_bar, markdown_table, percent
 
@@ -10,7 +10,8 @@ AGREEMENT = ("Results are compared with PyTorch's in f64: those of systems in f3
              "{tolerance:g}, those in a narrower type within what PyTorch's f32 is wrong by at that "
              "length, times the quotient of both types' roundoffs (" + ", ".join(
                  f"{one.name}: {one.roundoff / F32_ROUNDOFF:,.0f}" for one in PRECISIONS)
-             + "), the largest error and the relative one alike.")
+             + "), the largest error and the relative one alike, or " + f"{LEAST:g} roundoffs where "
+             "that is more.")
 
 
 def bars(row, case):

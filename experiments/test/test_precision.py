@@ -117,6 +117,11 @@ class Accuracy(unittest.TestCase):
         self.assertAlmostEqual(found["difference"], 65536e-6)
         self.assertAlmostEqual(found["relative_error"], 65536e-7)
 
+    def test_no_luck_of_f32_is_asked_of_a_narrower_type(self):
+        found = accuracy.tolerance_of({"difference": 1e-7, "relative_error": 2.0 ** -25}, BF16)
+        self.assertAlmostEqual(found["relative_error"], 1.5 * 2.0 ** -8)
+        self.assertAlmostEqual(found["difference"], 65536e-7 * 3)
+
     def examine(self, found):
         return accuracy.examine(found, BF16, 1e-5, 7)
 

@@ -71,6 +71,7 @@ const std::vector<std::string>& default_pipeline() {
       "expand-padding",
       // Of weights as they are packed next.
       "set-precision",
+      "store-images",
       "quantise-products",
       "quantise-weights",
       "use-winograd",

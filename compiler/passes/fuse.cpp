@@ -13,7 +13,9 @@
 // One value of several uses joins a group nevertheless: what is converted to another element type
 // before anything else reads it. The group then has two results, the value and its conversion: a
 // normalisation gives its rows in f32 for the residual and in bf16 for the next product, and
-// nothing passes through memory twice.
+// nothing passes through memory twice. But not where the conversion widens what was rounded for one
+// element-wise operator (an image that is stored in bf16 and is a residual, too): it joins that
+// operator, and the narrow value alone passes through memory.
 //
 // And a value that one group alone reads, more than once, joins it: of x * sigmoid(x) behind a
 // convolution neither x nor its sigmoid goes through memory. Only groups that have stopped growing
@@ -284,12 +286,30 @@ class BlockFusion {
   // Whether the first to read binding i is a conversion, at `reader`, that is in no group yet.
   bool is_converted_first(size_t i, size_t reader) const {
     if (!is_conversion(*ir::find_op(expr(reader).op))) return false;
-    if (groups_[group_of_[reader]].members.size() > 1) return false;
+    if (groups_[group_of_[reader]].members.size() > 1 || is_widened_for_one(i, reader))
+      return false;
     bool earlier = false;
     for (size_t between = i + 1; between < reader; ++between)
       visit_atoms(expr(between),
                   [&](const Atom& a) { earlier |= a.is_var() && a.var == block_.bindings[i].var; });
     return !earlier;
+  }
+
+  // Whether binding i was rounded, or such elements were moved, and the conversion at `reader`
+  // widens it for one element-wise operator.
+  bool is_widened_for_one(size_t i, size_t reader) const {
+    const ir::OpInfo& made_by = *ir::find_op(expr(i).op);
+    if (!is_conversion(made_by) && made_by.fusion != FusionKind::kInjective) return false;
+    const VarRef& wide = block_.bindings[reader].var;
+    const ir::Type& made = block_.bindings[i].var->type;
+    if (made->kind != ir::TypeKind::kTensor || wide->type->kind != ir::TypeKind::kTensor ||
+        !is_narrow_float(made->dtype) || size_of(wide->type->dtype) <= size_of(made->dtype))
+      return false;
+    const auto uses = uses_.find(wide.get());
+    const auto behind = reader_of_.find(wide.get());
+    return uses != uses_.end() && uses->second == 1 && behind != reader_of_.end() &&
+           group_of_[behind->second] != SIZE_MAX &&
+           ir::find_op(expr(behind->second).op)->fusion == FusionKind::kElementwise;
   }
 
   // `keep`: others read the producer's value, too.

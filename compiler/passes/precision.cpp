@@ -53,6 +53,15 @@ const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
   return find_rule(kRules, policy, packs);
 }
 
+const StorageRule* storage_rule_of(Precision policy, ir::Packs packs) {
+  static const std::vector<StorageRule> kRules = {
+#define NIMBLE_PRECISION_STORES(policy, packs, type) \
+  {Precision::policy, ir::Packs::packs, DType::type},
+#include "compiler/passes/Precision.def"
+  };
+  return find_rule(kRules, policy, packs);
+}
+
 const ByteRule* byte_rule_of(Precision policy, ir::Packs packs) {
   static const std::vector<ByteRule> kRules = {
 #define NIMBLE_PRECISION_BYTES(policy, packs, group, steps, most) \

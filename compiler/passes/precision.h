@@ -33,6 +33,15 @@ struct PrecisionRule {
 // Null where the policy leaves such operators as they are.
 const PrecisionRule* rule_of(Precision policy, ir::Packs packs);
 
+struct StorageRule {
+  Precision policy;
+  ir::Packs packs;
+  DType type;
+};
+// How images between operators are stored that a convolution with such packs reads. Null where the
+// policy leaves them as they are.
+const StorageRule* storage_rule_of(Precision policy, ir::Packs packs);
+
 struct ByteRule {
   Precision policy;
   ir::Packs packs;

@@ -8,7 +8,9 @@
 // Fusion makes each copy part of its reader's kernel, so that bytes alone pass through memory, a
 // quarter of what floats take; the arithmetic is a few operations for an element. This is what a
 // tensor in QDQ form (DequantizeLinear) is read by: a residual's sum and the next convolution, or
-// the two products of a gate. The last inference and eliminate-common stand ahead.
+// the two products of a gate. So it is with an image that the policy of precision stores in 16 bits
+// (store-images) and element-wise operators read widened. The last inference and eliminate-common
+// stand ahead.
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -30,12 +32,15 @@ const ir::Type* tensor(const Atom& a) {
 
 class Widening {
  public:
-  explicit Widening(const ir::Function& f)
-      : definitions_(definitions_of(f)), uses_(count_uses(*f.body)) {}
+  // `images`: how images are stored, or null.
+  Widening(const ir::Function& f, const StorageRule* images)
+      : definitions_(definitions_of(f)), uses_(count_uses(*f.body)), images_(images) {}
 
-  // Whether a value is made of bytes by few operations with constants, and read more than once.
-  bool is_repeated(const Atom& a) const {
-    return a.is_var() && is_widened(a, 0) && uses_.at(a.var.get()) > 1;
+  // Whether an operand is made of bytes by few operations with constants, or is an image that an
+  // element-wise operator reads widened; and read more than once.
+  bool is_repeated(const Expr& reader, const Atom& a) const {
+    return a.is_var() && (is_widened(a, 0) || (is_elementwise(reader) && is_widened_image(a))) &&
+           uses_.at(a.var.get()) > 1;
   }
 
   // The value, computed once more.
@@ -50,6 +55,19 @@ class Widening {
 
  private:
   static constexpr int kMostOperations = 6;
+  static constexpr size_t kImageRank = 4;
+
+  static bool is_elementwise(const Expr& e) {
+    const ir::OpInfo* op = ir::find_op(e.op);
+    return op && op->fusion == ir::FusionKind::kElementwise;
+  }
+
+  bool is_widened_image(const Atom& a) const {
+    const Expr* e = images_ && tensor(a) ? definition(definitions_, a, "cast") : nullptr;
+    const ir::Type* stored = e ? tensor(e->args[0]) : nullptr;
+    return stored && (*stored)->dtype == images_->type && (*stored)->dims.size() == kImageRank &&
+           size_of((*tensor(a))->dtype) > size_of((*stored)->dtype);
+  }
 
   bool is_widened(const Atom& a, int depth) const {
     const ir::Type* type = tensor(a);
@@ -71,19 +89,21 @@ class Widening {
 
   const Definitions definitions_;
   const UseCounts uses_;
+  const StorageRule* images_;
 };
 
 }  // namespace
 
 ir::Module repeat_widening(const ir::Module& m, PassContext& context) {
+  const StorageRule* images = storage_rule_of(context.precision, ir::Packs::kFilters);
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
-    const Widening widening(*f);
+    const Widening widening(*f, images);
     Rewriter rewriter([&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
       if (b.value->kind != ir::ExprKind::kCall) return std::nullopt;
       std::shared_ptr<Expr> made;
       for (size_t i = 0; i < b.value->args.size(); ++i) {
-        if (!widening.is_repeated(b.value->args[i])) continue;
+        if (!widening.is_repeated(*b.value, b.value->args[i])) continue;
         if (!made) made = std::make_shared<Expr>(*b.value);
         made->args[i] = widening.copy(b.value->args[i], o);
         context.count("repeat-widening.copies");

@@ -21,7 +21,7 @@ using Shape = std::vector<int64_t>;
 
 const passes::Precision kPolicies[] = {passes::Precision::kBF16, passes::Precision::kF16};
 const passes::Precision kNarrow = kPolicies[0];
-const char* const kLastPass = "set-precision";
+const char* const kLastPass = "store-images";
 
 // The tensor with f(its element, its number) as elements.
 template <typename F>
@@ -265,6 +265,22 @@ fn @main(%x: Tensor[(2, n, 64), f32], %wq: Tensor[(64, 64), f32], %wk: Tensor[(6
   %s
 })";
 
+// A residual, a pooling and a concatenation between convolutions.
+constexpr char kImages[] = R"(
+fn @main(%x: Tensor[(b, 16, h, w), f32], %w1: Tensor[(16, 16, 1, 1), f32], %w2: Tensor[(16, 16, 1, 1), f32], %w3: Tensor[(16, 16, 1, 1), f32], %w4: Tensor[(16, 32, 1, 1), f32]) {
+  let %a = conv2d(%x, %w1) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1};
+  let %v = relu(%a);
+  let %c = conv2d(%v, %w2) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1};
+  let %s = add(%c, %v);
+  let %t = relu(%s);
+  let %m = max_pool2d(%t) {kernel = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], ceil_mode = false};
+  let %d = conv2d(%m, %w3) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1};
+  let %e = relu(%d);
+  let %j = concat(%e, %m) {axis = 1};
+  let %y = conv2d(%j, %w4) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], groups = 1};
+  %y
+})";
+
 // A difference in the last bit of an f32 value may turn the rounding of a bf16 operand behind it,
 // which moves what is made of it by 2^-8 of one term: more than the bound of a single product.
 TEST(Precision, ModelsAreTheirRoundedSelves) {
@@ -281,6 +297,26 @@ TEST(Precision, ModelsAreTheirRoundedSelves) {
             << n;
       }
     }
+}
+
+// Under bf16 images are stored so between convolutions; under f16 they are f32.
+TEST(Precision, NetworksOfImagesAreTheirRoundedSelves) {
+  const ir::Module m = with_weights(kImages);
+  for (const Configuration& c : configurations()) {
+    SCOPED_TRACE(c.name);
+    Compiled compiled(m, c);
+    const auto& statistics = compiled.report().statistics;
+    const auto stored = statistics.find("store-images.values");
+    // The sum's operand, the pooling's and its result, and the concatenation's and its own.
+    EXPECT_EQ(stored == statistics.end() ? 0 : stored->second,
+              c.precision == passes::Precision::kBF16 ? 5 : 0);
+    const ir::Module reference = rounded(m, c, kLastPass);
+    for (const Shape& shape : {Shape{1, 16, 7, 9}, Shape{2, 16, 8, 5}, Shape{1, 16, 1, 1}}) {
+      const TensorRef x = tensor(shape, 5);
+      EXPECT_EQ(difference_of(compiled.run("main", {x}), {evaluated(reference, x)}, 3e-2), "")
+          << shape[2];
+    }
+  }
 }
 
 TEST(Precision, OfALayerProductsAreNarrowAndTheRestIsNot) {

@@ -9,6 +9,9 @@
 // bounds are worked out once and then serve all channels, `unroll` vectors at a time; so are those
 // of all pixels of windows too wide for the registers. Rows outside are cut off by the loops'
 // bounds everywhere.
+//
+// Floats of 16 bits are widened as they are loaded, and what a window gives is rounded as it is
+// stored: a maximum is one of the elements, and stays what it was; an average is rounded once.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -55,7 +58,8 @@ class PoolNhwcLowering {
         named_(w),
         in_(ir::type_of(call_.args[0])->dims),
         out_(frame_.anchor->var->type->dims),
-        type_(frame_.anchor->var->type->dtype),
+        stored_(frame_.anchor->var->type->dtype),
+        type_(compute_type(stored_)),
         lanes_(pool_lanes(w, t)),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
         average_(call_.op == "avg_pool2d"),
@@ -208,11 +212,15 @@ class PoolNhwcLowering {
     return average_ ? kb::add(std::move(before), std::move(element))
                     : kb::max(std::move(element), std::move(before));
   }
+  ValueRef load(const Dim& index, const std::optional<Dim>& valid) const {
+    return kb::cast(type_, kb::load_strided(x_, index, 1, lanes_, valid));
+  }
   // What a window makes of what its taps folded to, of which `counted` columns count.
   ValueRef finish(ValueRef folded, const Dim& counted) const {
-    if (!average_) return folded;
+    if (!average_) return kb::cast(stored_, std::move(folded));
     const Dim count = ir::max(Dim::symbol("i_count") * counted, 1);
-    return kb::div(std::move(folded), kb::broadcast(kb::cast(type_, kb::index(count)), lanes_));
+    return kb::cast(stored_, kb::div(std::move(folded),
+                                     kb::broadcast(kb::cast(type_, kb::index(count)), lanes_)));
   }
   // Bind where a channel of a row's first tap lies, and that of the pixel of the result.
   StmtRef take_at(const Dim& channel) const {
@@ -239,9 +247,8 @@ class PoolNhwcLowering {
         const Dim place = static_cast<int64_t>(k) * vectors + v;
         const Dim index = at + columns[k] * in_[3] + v * lanes_;
         all.push_back(kb::set_reg(columns_, place, start()));
-        take.push_back(kb::set_reg(
-            columns_, place,
-            fold(kb::load_strided(x_, index, 1, lanes_, valid), kb::reg(columns_, place))));
+        take.push_back(
+            kb::set_reg(columns_, place, fold(load(index, valid), kb::reg(columns_, place))));
       }
     all.push_back(loop_over_taps("i", kb::seq(std::move(take))));
     for (int p = 0; p < pixels; ++p)
@@ -268,8 +275,7 @@ class PoolNhwcLowering {
     for (int v = 0; v < vectors; ++v) {
       all.push_back(kb::set_reg(best_, v, start()));
       const ValueRef best = kb::reg(best_, v);
-      take.push_back(kb::set_reg(
-          best_, v, fold(kb::load_strided(x_, tap + v * lanes_, 1, lanes_, valid), best)));
+      take.push_back(kb::set_reg(best_, v, fold(load(tap + v * lanes_, valid), best)));
       give.push_back(kb::store_strided(frame_.results[0], put + v * lanes_, 1,
                                        finish(best, Dim::symbol("j_count")), valid));
     }
@@ -285,7 +291,7 @@ class PoolNhwcLowering {
   kir::BufferRef x_;
   NamedExtents named_;
   std::vector<Dim> in_, out_, put_;  // `put_`: by which the result lies in memory
-  DType type_;
+  DType stored_, type_;              // of the elements in memory, and in registers
   int lanes_, unroll_;
   bool average_, with_padding_;
   std::array<Window, 2> windows_;
@@ -299,7 +305,7 @@ class PoolNhwcLowering {
 }  // namespace
 
 bool Pool2dNhwcTemplate::accepts(const Workload& w, const TargetInfo&) const {
-  return is_pooling(w, /*channels_last=*/true);
+  return is_pooling(w, /*channels_last=*/true, /*narrow=*/true);
 }
 
 std::vector<Knob> Pool2dNhwcTemplate::knobs(const Workload&, const TargetInfo&) const {

@@ -77,14 +77,14 @@ std::array<Window, 2> windows_of(const ir::Attrs& attrs, const std::array<Dim, 2
   return all;
 }
 
-bool is_pooling(const Workload& w, bool channels_last) {
+bool is_pooling(const Workload& w, bool channels_last, bool narrow) {
   if (w.anchor != "max_pool2d" && w.anchor != "avg_pool2d") return false;
   const DType t = w.group->result_type->dtype;
   const std::vector<ir::Binding>& calls = w.group->body->bindings;
   // Behind it stands at most what makes the result a part.
   return (calls.size() == 1 || (calls.size() == 2 && ir::traits_of(*calls[1].value).in_out)) &&
          ir::image_layout_of(calls[0].value->attrs).channels_last() == channels_last &&
-         compute_type(t) == t && t != DType::kBool;
+         (narrow || compute_type(t) == t) && t != DType::kBool;
 }
 
 kir::ValueRef least_of(DType t, int lanes) {

@@ -48,8 +48,8 @@ std::array<Window, 2> windows_of(const ir::Attrs& attrs, const std::array<kir::D
                                  const std::array<int64_t, 2>& taps);
 
 // Whether a workload is one maximum or average pooling of images in that order, of a type that is
-// computed in itself.
-bool is_pooling(const Workload& w, bool channels_last);
+// computed in itself; `narrow`: or of floats that are computed in another (compute_type).
+bool is_pooling(const Workload& w, bool channels_last, bool narrow = false);
 
 // What a maximum starts with: nothing of its type is less.
 kir::ValueRef least_of(DType t, int lanes);

@@ -54,6 +54,98 @@ TEST(Pool2dNhwc, NeighboursTogether) {
     }
 }
 
+// Floats of 16 bits are widened where they are loaded and rounded where they are stored: a maximum
+// is exact, an average rounded once. No template of a GPU takes them.
+TEST(Pool2dNhwc, NarrowFloats) {
+  for (const char* type : {"bf16", "f16"})
+    for (const int64_t channels : {1, 3, 24, 37, 64})
+      for (const char* rest : {"", ", count_include_pad = false", ", count_include_pad = true"})
+        for (const char* window :
+             {"kernel = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1]",
+              "kernel = [2, 3], strides = [1, 2], pads = [0, 3, 0, 4], dilations = [2, 3]"}) {
+          const bool average = *rest != 0;
+          SCOPED_TRACE(fmt::format("{} {} {}{}", type, channels, window, rest));
+          Case c;
+          c.text = fmt::format(
+              "fn @f(%x: Tensor[(b, h, w, {}), {}]) {{ let %y = {}(%x) {{{}, ceil_mode = false, "
+              "layout = \"nhwc\"{}}}; %y }}",
+              channels, type, average ? "avg_pool2d" : "max_pool2d", window, rest);
+          c.served_by = "pool2d_nhwc";
+          c.oracle = by_reference(c.text);
+          // Sums in another order may be rounded to the neighbour.
+          c.tolerance = average ? 1.0 / 128 : 0;
+          c.sizes = {{1, 7, 7}, {2, 9, 20}, {1, 12, 41}, {0, 8, 8}, {1, 3, 4}};
+          check_in_mode(c);
+          if (HasFatalFailure()) return;
+        }
+}
+
+// The larger of two is the second where either is no number, and that is what a window had found
+// before: it passes over NaN, and of nothing else it gives what maxima begin with. So it is in
+// either type.
+TEST(Pool2dNhwc, MaximaPassOverNaN) {
+  for (const char* type : {"f32", "bf16", "f16"}) {
+    SCOPED_TRACE(type);
+    const std::string text = fmt::format(
+        "fn @f(%x: Tensor[(1, 3, 5, 37), {}]) {{ let %y = max_pool2d(%x) {{kernel = [3, 3], "
+        "strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], ceil_mode = false, "
+        "layout = \"nhwc\"}}; %y }}",
+        type);
+    const Workload w = workload_of(text);
+    const DType t = w.group->result_type->dtype;
+    const TargetInfo target = test_target(512, 32);
+    const Template* pool = template_for(w, target);
+    ASSERT_NE(pool, nullptr);
+    ASSERT_EQ(pool->name(), "pool2d_nhwc");
+    Array x{{1, 3, 5, 37}, {}}, y{{1, 2, 3, 37}, {}};
+    x.v.resize(static_cast<size_t>(x.size()));
+    y.v.resize(static_cast<size_t>(y.size()));
+    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const int64_t channel = i % 37;
+      x[i] = channel == 0 || i % 3 == 0 ? kNaN : static_cast<double>(i * 7 % 31) - 15;
+    }
+    const Lowered lowered = pool->lower(w, pool->default_config(w, target), target, "k");
+    std::vector<ArgumentMemory> memory;
+    for (const Array* a : {&x, &y}) {
+      std::vector<std::byte> bytes;
+      to_bytes(*a, t, bytes);
+      memory.emplace_back(bytes.begin(), bytes.end());
+    }
+    const std::vector<std::span<std::byte>> buffers(memory.begin(), memory.end());
+    ASSERT_EQ(interpret(lowered.functions.at(0), buffers, {}, 1), 0);
+    from_bytes(memory[1], t, y);
+    Arrays want = {y};
+    by_reference(text)({x}, want);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      ASSERT_FALSE(std::isnan(want[0][i]));
+      ASSERT_EQ(y[i], want[0][i]) << i;
+    }
+    EXPECT_EQ(y[0], -std::numeric_limits<double>::infinity());
+  }
+}
+
+// Others than the channels-last one of a CPU take what is computed in itself.
+TEST(Pool2d, NarrowFloatsAreForChannelsLastAlone) {
+  const auto served_by = [](const char* type, const char* layout, const TargetInfo& target) {
+    const Workload w = workload_of(fmt::format(
+        "fn @f(%x: Tensor[(b, 8, 8, 8), {}]) {{ let %y = max_pool2d(%x) {{kernel = [2, 2], "
+        "strides = [2, 2], pads = [0, 0, 0, 0], dilations = [1, 1], ceil_mode = false, "
+        "layout = \"{}\"}}; %y }}",
+        type, layout));
+    const Template* t = template_for(w, target);
+    return std::string(t ? t->name() : "");
+  };
+  const TargetInfo cpu = test_target(256, 16), gpu = target_by_name("sm_90a");
+  EXPECT_EQ(served_by("bf16", "nhwc", cpu), "pool2d_nhwc");
+  EXPECT_EQ(served_by("f16", "nhwc", cpu), "pool2d_nhwc");
+  EXPECT_EQ(served_by("bf16", "nchw", cpu), "");
+  EXPECT_EQ(served_by("bf16", "nhwc", gpu), "");
+  EXPECT_EQ(served_by("f16", "nchw", gpu), "");
+  EXPECT_EQ(served_by("f32", "nchw", cpu), "pool2d");
+  EXPECT_EQ(served_by("f32", "nhwc", gpu), "gpu_pool2d");
+}
+
 // Windows of 2^20 by 2^20 taps: along each axis the first meets the image's first element, the
 // second all others. Kernels whose loops ran over what lies outside would not end.
 TEST(Pool2d, WindowsFarLargerThanTheImage) {

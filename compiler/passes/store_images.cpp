@@ -25,6 +25,10 @@
 // first, avg_pool2d, stays, and so does a value that anything else reads: a depthwise convolution
 // in f32, a mean, a call, the function's caller.
 //
+// A convolution's result that is added to a later one's (ResNet's shortcuts) waits for that in
+// memory, since fuse makes the sum a part of the later one's kernel: it is narrow, too, though no
+// convolution reads it.
+//
 // Which values these are is the largest set in which each value's readers allow it, found by taking
 // out those whose readers do not until nothing changes.
 #include <algorithm>
@@ -138,12 +142,30 @@ class Storing {
            });
   }
 
-  // Whether a convolution reads the value rounded, or what is carried from it; `read`: those of
-  // which that is known.
-  bool is_read(const Binding& b, const std::unordered_set<const Var*>& read) const {
-    return std::ranges::any_of(readers_.at(b.var.get()), [&](const Binding* r) {
-      return is_cast(*r) ? is_convolved(r->var) : is_carried(*r) && read.contains(r->var.get());
+  // Whether it is a convolution that reads narrow operands.
+  bool is_convolution(const Binding& b) const {
+    const Expr& e = *b.value;
+    return is_operator(e) && ir::traits_of(e).packs == rule_.packs &&
+           is_of(ir::type_of(e.args[0]), rule_.type);
+  }
+  // Whether it is one whose result is added to that of a later one, and nothing else.
+  bool waits_for_sum(const Binding& b) const {
+    const std::vector<const Binding*>& readers = readers_.at(b.var.get());
+    if (!is_convolution(b) || readers.size() != 1 || readers[0]->value->op != "add") return false;
+    const auto behind = std::ranges::find(bound_, &b);
+    return std::any_of(behind + 1, bound_.end(), [&](const Binding* later) {
+      return is_convolution(*later) && readers_.contains(later->var.get()) &&
+             readers_.at(later->var.get()) == readers;
     });
+  }
+
+  // Whether a convolution reads the value rounded, or what is carried from it, or a later one's
+  // result is added to it; `read`: those of which that is known.
+  bool is_read(const Binding& b, const std::unordered_set<const Var*>& read) const {
+    return waits_for_sum(b) || std::ranges::any_of(readers_.at(b.var.get()), [&](const Binding* r) {
+             return is_cast(*r) ? is_convolved(r->var)
+                                : is_carried(*r) && read.contains(r->var.get());
+           });
   }
 
   void find_narrow() {

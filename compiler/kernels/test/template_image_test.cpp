@@ -162,7 +162,8 @@ TEST(Conv2dNhwc, ImagesWithChannelsFirstInGroups) {
                             Filter{3, 3, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1, 5},
                             Filter{5, 3, 1, 2, 2, 0, 1, 3, 1, 2, 1, 5, 3},
                             Filter{1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 4, 17}}) {
-      SCOPED_TRACE(f.str() + ", " + std::string(name_of(g.image)) + " by " + std::to_string(g.group));
+      SCOPED_TRACE(f.str() + ", " + std::string(name_of(g.image)) + " by " +
+                   std::to_string(g.group));
       const ir::Layout panels = panels_of(f, g.weights, g.group);
       std::string extents;
       for (const ir::Dim& d : panels.packed_dims(panels.rows_of_planes(f.in, f.kh * f.kw), f.out))

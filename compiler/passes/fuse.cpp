@@ -13,9 +13,7 @@
 // One value of several uses joins a group nevertheless: what is converted to another element type
 // before anything else reads it. The group then has two results, the value and its conversion: a
 // normalisation gives its rows in f32 for the residual and in bf16 for the next product, and
-// nothing passes through memory twice. But not where the conversion widens what was rounded for one
-// element-wise operator (an image that is stored in bf16 and is a residual, too): it joins that
-// operator, and the narrow value alone passes through memory.
+// nothing passes through memory twice.
 //
 // And a value that one group alone reads, more than once, joins it: of x * sigmoid(x) behind a
 // convolution neither x nor its sigmoid goes through memory. Only groups that have stopped growing
@@ -24,7 +22,9 @@
 // Bytes that are widened are different: they are small, and what is made of them is four times as
 // large. All other edges come first, so that the widening joins what reads it; only then may what
 // made the bytes join it, too. So a quantised convolution gives its bytes to a pooling that begins
-// with floats, and takes a sum that ends in bytes.
+// with floats, and takes a sum that ends in bytes. So is what was rounded to 16 bits, or such
+// elements moved, and is widened for one element-wise operator: an image that is stored in bf16
+// (store-images) and a residual, too, or a shortcut's, which waits for the sum.
 //
 // When all that is done, a reduction of rows joins what the rows become by it, x / sum(x) or
 // round(x / max |x|): the group reads a row twice, the second time from the cache. What others read
@@ -175,7 +175,7 @@ class BlockFusion {
   }
 
   // Joins the group of binding i with that of its first reader, if they may join; `widens`: of
-  // edges that widen bytes, otherwise of all others.
+  // edges that widen bytes, or an image that is stored narrow, otherwise of all others.
   void grow_behind(size_t i, bool widens) {
     if (group_of_[i] == SIZE_MAX) return;
     const Var* v = block_.bindings[i].var.get();
@@ -183,11 +183,11 @@ class BlockFusion {
     if (use == uses_.end()) return;
     const auto consumer = reader_of_.find(v);
     if (consumer == reader_of_.end() || group_of_[consumer->second] == SIZE_MAX) return;
-    if (widens_bytes(i, consumer->second) != widens) return;
-    if (use->second > 1 && (widens || !is_converted_first(i, consumer->second))) return;
-    const size_t from = group_of_[i], to = group_of_[consumer->second];
-    if (kinds_allow(groups_[from], groups_[to], consumer->second))
-      try_join(from, to, use->second > 1);
+    const size_t reader = consumer->second;
+    if ((widens_bytes(i, reader) || is_widened_for_one(i, reader)) != widens) return;
+    if (use->second > 1 && (widens || !is_converted_first(i, reader))) return;
+    const size_t from = group_of_[i], to = group_of_[reader];
+    if (kinds_allow(groups_[from], groups_[to], reader)) try_join(from, to, use->second > 1);
   }
 
   // Whether binding i is of bytes, which its reader converts to a larger type.
@@ -286,8 +286,7 @@ class BlockFusion {
   // Whether the first to read binding i is a conversion, at `reader`, that is in no group yet.
   bool is_converted_first(size_t i, size_t reader) const {
     if (!is_conversion(*ir::find_op(expr(reader).op))) return false;
-    if (groups_[group_of_[reader]].members.size() > 1 || is_widened_for_one(i, reader))
-      return false;
+    if (groups_[group_of_[reader]].members.size() > 1) return false;
     bool earlier = false;
     for (size_t between = i + 1; between < reader; ++between)
       visit_atoms(expr(between),
@@ -299,7 +298,9 @@ class BlockFusion {
   // widens it for one element-wise operator.
   bool is_widened_for_one(size_t i, size_t reader) const {
     const ir::OpInfo& made_by = *ir::find_op(expr(i).op);
-    if (!is_conversion(made_by) && made_by.fusion != FusionKind::kInjective) return false;
+    if (!is_conversion(*ir::find_op(expr(reader).op)) ||
+        (!is_conversion(made_by) && made_by.fusion != FusionKind::kInjective))
+      return false;
     const VarRef& wide = block_.bindings[reader].var;
     const ir::Type& made = block_.bindings[i].var->type;
     if (made->kind != ir::TypeKind::kTensor || wide->type->kind != ir::TypeKind::kTensor ||

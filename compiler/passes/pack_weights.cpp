@@ -96,6 +96,7 @@ struct PackedConvolution {
   ir::ExprRef call;
   ir::Layout layout;
   ir::Type weights;
+  bool planes;  // whether it reads its images channels first
 };
 PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pixels, DType type,
                                      bool planes, const kernels::TargetInfo& target) {
@@ -111,6 +112,8 @@ PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pix
   // A pixel's channels are whole groups. Pairs need an even number of them only.
   if (bound > 0 && !planes && shape[2] % layout_within(bound).group != 0) bound = 0;
   const ir::Layout layout = layout_within(bound);
+  // Whole groups are read as they lie: matrix registers may take them.
+  planes &= layout.group == 1 || shape[2] % layout.group != 0;
   ir::Attrs attrs = {
       {"kernel", Ints{shape[0], shape[1]}}, {"filters", n}, {"layout", layout.str()}};
   for (const char* same : {"strides", "pads", "dilations", "groups", "skip_padding", "out"})
@@ -120,7 +123,7 @@ PackedConvolution packed_convolution(const Expr& e, const Ints& shape, DType pix
   const ir::Dim k = planes ? layout.rows_of_planes(shape[2], taps) : ir::Dim(taps * shape[2]);
   const int64_t panels = (per_group + layout.width - 1) / layout.width;
   return {ir::make_call("packed_conv2d", {}, std::move(attrs)), layout,
-          ir::tensor_type(layout.packed_dims(k, panels * layout.width * groups), type)};
+          ir::tensor_type(layout.packed_dims(k, panels * layout.width * groups), type), planes};
 }
 
 // The type of channels-last images with the channels first.
@@ -130,9 +133,9 @@ ir::Type planes_type(const ir::Type& nhwc) {
 }
 
 // Whether a kernel takes it, of operands as the convolution has them.
-bool has_kernel_for(const PackedConvolution& packed, std::vector<ir::Type> operands, bool planes,
+bool has_kernel_for(const PackedConvolution& packed, std::vector<ir::Type> operands,
                     const ir::Type& result, PassContext& context) {
-  if (planes) operands[0] = planes_type(operands[0]);
+  if (packed.planes) operands[0] = planes_type(operands[0]);
   operands[1] = packed.weights;
   return has_kernel(*packed.call, operands, result, context.target, context);
 }
@@ -146,16 +149,6 @@ bool is_depthwise(const Expr& e, const Ints& shape) {
 bool has_few_channels(const Expr& e, const Ints& shape) {
   constexpr int64_t kFew = 4;
   return ir::attr<int64_t>(e.attrs, "groups") == 1 && shape[2] <= kFew;
-}
-
-// What a convolution of few channels reads through a transposition to channels last, and perhaps a
-// cast. Nothing if it is another operand.
-std::optional<Atom> planes_of(const Expr& e, const Definitions& definitions) {
-  if (!has_few_channels(e, e.args[1].constant->shape)) return std::nullopt;
-  const Expr* turn = definition(definitions, e.args[0], "cast");
-  turn = definition(definitions, turn ? turn->args[0] : e.args[0], "transpose");
-  if (!turn || ir::attr<Ints>(turn->attrs, "axes") != Ints{0, 2, 3, 1}) return std::nullopt;
-  return turn->args[0];
 }
 
 // The matrix that a convolution's constant weights are, of several groups side by side, each with
@@ -266,8 +259,13 @@ bool is_packable_convolution(const Expr& e, DType image, DType weights) {
   return !is_depthwise(e, e.args[1].constant->shape);
 }
 
-bool reads_planes(const Expr& e, const Definitions& definitions) {
-  return !is_product_of_pixels(e) && planes_of(e, definitions);
+std::optional<Atom> planes_of(const Expr& e, const Definitions& definitions) {
+  if (!has_few_channels(e, e.args[1].constant->shape) || is_product_of_pixels(e))
+    return std::nullopt;
+  const Expr* turn = definition(definitions, e.args[0], "cast");
+  turn = definition(definitions, turn ? turn->args[0] : e.args[0], "transpose");
+  if (!turn || ir::attr<Ints>(turn->attrs, "axes") != Ints{0, 2, 3, 1}) return std::nullopt;
+  return turn->args[0];
 }
 
 bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, const ir::Type& result,
@@ -280,10 +278,9 @@ bool has_packed_kernel(const Expr& e, const std::vector<ir::Type>& operands, con
   for (const ir::Dim& d : operands[1]->dims) shape.push_back(d.as_constant().value_or(0));
   if (std::find(shape.begin(), shape.end(), 0) != shape.end() || is_depthwise(e, shape))
     return false;
-  const bool planes = has_few_channels(e, shape);
-  const PackedConvolution packed =
-      packed_convolution(e, shape, operands[0]->dtype, operands[1]->dtype, planes, context.target);
-  return has_kernel_for(packed, operands, planes, result, context);
+  const PackedConvolution packed = packed_convolution(
+      e, shape, operands[0]->dtype, operands[1]->dtype, has_few_channels(e, shape), context.target);
+  return has_kernel_for(packed, operands, result, context);
 }
 
 bool is_packable_cell(const Expr& e, DType weights) {
@@ -318,7 +315,8 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
       };
       const auto cast = [&](const Atom& x, DType type) -> Atom {
         if (ir::type_of(x)->dtype == type) return x;
-        const ir::VarRef y = o.call("cast", {x}, {{"dtype", type}}, b.var->name, e.location);
+        const std::string name = x.is_var() ? x.var->name : b.var->name;
+        const ir::VarRef y = o.call("cast", {x}, {{"dtype", type}}, name, e.location);
         y->type = ir::tensor_type(ir::type_of(x)->dims, type);
         return y;
       };
@@ -379,14 +377,13 @@ ir::Module pack_weights(const ir::Module& m, PassContext& context) {
           if (narrow) {
             std::vector<ir::Type> types;
             for (const Atom& a : e.args) types.push_back(ir::type_of(a));
-            if (!has_kernel_for(packed, types, image.has_value(), b.var->type, context))
-              return std::nullopt;
+            if (!has_kernel_for(packed, types, b.var->type, context)) return std::nullopt;
           }
           std::vector<Atom> args = e.args;
-          args[1] = pack(
-              image ? plane_filters(e, packed.layout.group, o) : filters(e, packed.layout.width, o),
-              packed.layout, false);
-          if (image) args[0] = cast(*image, pixels);
+          args[1] = pack(packed.planes ? plane_filters(e, packed.layout.group, o)
+                                       : filters(e, packed.layout.width, o),
+                         packed.layout, false);
+          if (packed.planes) args[0] = cast(*image, pixels);
           return call("packed_conv2d", std::move(args), packed.call->attrs);
         }
         case ir::Packs::kGates: {

@@ -98,7 +98,7 @@ ir::Module repeat_widening(const ir::Module& m, PassContext& context) {
   const StorageRule* images = storage_rule_of(context.precision, ir::Packs::kFilters);
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
-    const Widening widening(*f, images);
+    const Widening widening(*f, context.target_in(*f).is_gpu() ? nullptr : images);
     Rewriter rewriter([&](const ir::Binding& b, ir::BlockBuilder& o) -> std::optional<Atom> {
       if (b.value->kind != ir::ExprKind::kCall) return std::nullopt;
       std::shared_ptr<Expr> made;

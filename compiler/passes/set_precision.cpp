@@ -209,7 +209,8 @@ class Narrowing {
     if (!m) return nullptr;
     const DType rows = rows_for(e, rule->sums, rule->operands);
     const bool fits = !context_.packs_weights() || m->k % group_of(*m, rows, rule->operands) == 0 ||
-                      (m->filters && reads_planes(e, definitions_));
+                      (m->filters && definition(definitions_, e.args[0], "transpose") &&
+                       planes_of(e, definitions_));
     return fits && stays_finite(e.args[1].constant, rule->operands) ? rule : nullptr;
   }
 

@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "compiler/ir/op.h"
+#include "compiler/passes/pack_weights.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
@@ -65,6 +66,7 @@ class Storing {
     carriers_.clear();
     narrow_.clear();
     carried_.clear();
+    definitions_ = definitions_of(*f);
     look_at(*f->body);
     find_carriers(*f);
     find_narrow();
@@ -104,11 +106,17 @@ class Storing {
   static bool is_elementwise(const Expr& e) {
     return is_operator(e) && ir::find_op(e.op)->fusion == ir::FusionKind::kElementwise;
   }
+  // Whether a convolution will take its image ahead of a transposition, by a cast of its own.
+  bool casts_again(const Expr& convolution) const {
+    return context_.packs_weights() && convolution.args[1].is_constant() &&
+           planes_of(convolution, definitions_);
+  }
   bool is_convolved(const VarRef& cast) const {
     const auto readers = readers_.find(cast.get());
     return readers != readers_.end() && std::ranges::any_of(readers->second, [&](const Binding* r) {
              return r && ir::traits_of(*r->value).packs == rule_.packs &&
-                    r->value->args[0].is_var() && r->value->args[0].var == cast;
+                    r->value->args[0].is_var() && r->value->args[0].var == cast &&
+                    !casts_again(*r->value);
            });
   }
 
@@ -155,7 +163,8 @@ class Storing {
     const auto behind = std::ranges::find(bound_, &b);
     return std::any_of(behind + 1, bound_.end(), [&](const Binding* later) {
       return is_convolution(*later) && readers_.contains(later->var.get()) &&
-             readers_.at(later->var.get()) == readers;
+             readers_.at(later->var.get()) == readers &&
+             later->var->type->dims == b.var->type->dims;
     });
   }
 
@@ -275,6 +284,7 @@ class Storing {
   const StorageRule& rule_;
   PassContext& context_;
   // Of the function:
+  Definitions definitions_;
   std::vector<const Binding*> bound_;
   std::unordered_map<const Var*, std::vector<const Binding*>> readers_;
   std::unordered_set<const Binding*> carriers_;

@@ -68,8 +68,8 @@ def make(name=None):
     would break each other's: the second one waits."""
     if is_made(name):
         return
-    with open(__file__, "rb") as source:
-        fcntl.flock(source, fcntl.LOCK_EX)
+    with open(ROOT / ".venv-experiments.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_made(name):
             install(name)
 

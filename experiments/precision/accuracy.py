@@ -28,12 +28,14 @@ def deviation(found, expected):
 
 
 def tolerance_of(single, precision):
-    """Returns both errors that are accepted in a precision, by the deviation of PyTorch's f32; the
-    absolute one is as much larger as that one's is."""
+    """Returns both errors that are accepted in a precision, by the deviation of PyTorch's f32; by
+    what factor the relative one was luck, the absolute one was, too."""
+    quotient = precision.roundoff / F32_ROUNDOFF
     relative = max(single["relative_error"], LEAST * F32_ROUNDOFF)
-    luck = relative / single["relative_error"] if single["relative_error"] > 0 else 1
-    scale = luck * precision.roundoff / F32_ROUNDOFF
-    return {key: value * scale for key, value in single.items()}
+    luck = relative / single["relative_error"] if single["relative_error"] > 0 else np.inf
+    return {"difference": single["difference"] * quotient * luck if single["difference"] > 0
+            else np.inf,
+            "relative_error": relative * quotient}
 
 
 def examine(workers, precision, tolerance, length):

@@ -121,6 +121,9 @@ class Accuracy(unittest.TestCase):
         found = accuracy.tolerance_of({"difference": 1e-7, "relative_error": 2.0 ** -25}, BF16)
         self.assertAlmostEqual(found["relative_error"], 1.5 * 2.0 ** -8)
         self.assertAlmostEqual(found["difference"], 65536e-7 * 3)
+        found = accuracy.tolerance_of({"difference": 0.0, "relative_error": 0.0}, BF16)
+        self.assertAlmostEqual(found["relative_error"], 1.5 * 2.0 ** -8)
+        self.assertEqual(found["difference"], math.inf)  # the relative one decides
 
     def examine(self, found):
         return accuracy.examine(found, BF16, 1e-5, 7)

@@ -171,10 +171,11 @@ void Runner::start() {
   if (!options_.cpus.empty()) arguments.push_back("--cpus=" + cpu_list_text(options_.cpus));
   if (options_.gpu) arguments.push_back("--gpu");
   std::vector<std::string> environment = worker_environment();
+  const std::vector<char*> words = pointers(arguments), variables = pointers(environment);
   int failed = 0;
   parent_.run([&] {
-    failed = ::posix_spawn(&pid_, options_.program.c_str(), &actions, nullptr,
-                           pointers(arguments).data(), pointers(environment).data());
+    failed = ::posix_spawn(&pid_, options_.program.c_str(), &actions, nullptr, words.data(),
+                           variables.data());
   });
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(down[0]);

@@ -51,7 +51,7 @@ void GroupedPlanes::make_copy(DType type, const std::string& name) {
   to = shared_scratch(name, type, images * (planes() * group) * pixels);
 }
 
-// Shares are whole lines of pixels, so that all vectors of a plane lie at multiples of their size.
+// Shares are whole lines of pixels of a plane.
 std::vector<StmtRef> group_planes(const GroupedPlanes& p, int lanes) {
   constexpr int64_t kLine = 64;
   const Dim items = ir::ceildiv(p.pixels, kLine);

@@ -51,6 +51,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/ir/axes.h"
 #include "compiler/ir/builder.h"
 #include "compiler/ir/entry.h"
 #include "compiler/ir/infer.h"
@@ -345,6 +346,9 @@ class BlockFusion {
     const ir::Type& made = block_.bindings[p.members.back()].var->type;
     const ir::Type& read = block_.bindings[reader].var->type;
     if (made->kind != ir::TypeKind::kTensor || read->kind != ir::TypeKind::kTensor) return false;
+    if (is_row_of_parts(expr(p.members.back())) &&
+        ir::find_op(expr(reader).op)->fusion == FusionKind::kReduction)
+      return false;
     if (p.kind >= FusionKind::kReduction)
       return c.kind <= FusionKind::kInjective &&
              ir::find_op(expr(reader).op)->fusion == FusionKind::kElementwise &&
@@ -352,6 +356,14 @@ class BlockFusion {
     return std::all_of(p.members.begin(), p.members.end(),
                        [&](size_t m) { return is_cheap(*ir::find_op(expr(m).op)); }) ||
            !has_more_elements(c, reader, made);
+  }
+
+  // Whether it puts parts of each row side by side. A reduction would look up in which part each
+  // element lies, one by one; the kernels that make the parts can store them where they go instead
+  // (join-in-place), and the reduction reads vectors.
+  static bool is_row_of_parts(const Expr& e) {
+    return e.op == "concat" && e.args.size() > 1 &&
+           ir::axis_of(e) + 1 == ir::type_of(e.args[0])->dims.size();
   }
 
   // Whether a member of c, `reader` or what depends on it, has more elements than `made`. (What

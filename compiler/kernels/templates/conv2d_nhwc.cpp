@@ -22,7 +22,8 @@
 // so that the weights are one forward stream, of which each tile prefetches a share of the next
 // block, ahead of its product (a line with each step of the first tile took a tenth longer).
 // Sums wait in a scratch of the thread. A panel that is not much larger than L1, or that a large L2
-// keeps (wants_blocks), is not cut into blocks: then each tile walks all taps before the next begins, and its sums need not wait.
+// keeps (wants_blocks), is not cut into blocks: then each tile walks all taps before the next
+// begins, and its sums need not wait.
 //
 // Borders cost nothing inside and little at the edge. There is no copy of the image and no zero is
 // multiplied.

@@ -6,7 +6,7 @@ error of PyTorch's f32 output, times the quotient of both types' roundoffs, is w
 had if all of it were rounded as f32 is rounded there. Systems that sum in f32 come below. Where f32
 happens to be nearly exact, as at single sizes of networks that end in a mean over many pixels, a
 narrower type cannot be asked for the same luck: a result may always be off by LEAST of its
-roundoffs, what rounding both factors of one product costs and half as much again.
+roundoffs, a chosen number: SqueezeNet in bf16, by any system, is off by 1.2 to 1.3.
 """
 
 import numpy as np

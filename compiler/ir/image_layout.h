@@ -19,6 +19,8 @@
 
 namespace nimble::ir {
 
+inline constexpr size_t kImageRank = 4;
+
 struct ImageLayout {
   size_t channel;                 // of an image; its batch is axis 0
   std::array<size_t, 2> spatial;  // of an image: rows, columns

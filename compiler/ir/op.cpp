@@ -97,6 +97,11 @@ Rows OpInfo::rows() const {
   return fusion == FusionKind::kReduction ? Rows::kAxes : Rows::kMixed;
 }
 
+bool OpInfo::moves_elements() const {
+  const bool adds_values = rows() == Rows::kPads || rows() == Rows::kFill;
+  return fusion == FusionKind::kInjective && !adds_values;
+}
+
 std::string check_call(const OpInfo& op, const Expr& call) {
   const auto count = static_cast<int>(call.args.size());
   if (count < op.min_args || (op.max_args >= 0 && count > op.max_args)) {

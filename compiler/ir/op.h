@@ -91,6 +91,9 @@ struct OpInfo {
 
   // What becomes of rows: the trait, or what the fusion kind says where it says nothing.
   Rows rows() const;
+  // Whether every element of the result is one of its operands', unchanged and whatever their type,
+  // found by its place.
+  bool moves_elements() const;
 };
 
 // Null if there is no such operator.

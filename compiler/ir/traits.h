@@ -93,8 +93,11 @@ struct Traits {
   std::optional<Rows>
       rows;                // default: kPointwise if element-wise, kAxes if a reduction, else kMixed
   bool from_axis = false;  // works on all axes from `axis` on
-  bool images = false;   // its first operand are images, a second one weights: `layout` says where
-                         // their axes stand (image_layout.h)
+  bool images = false;  // its first operand are images, a second one weights: `layout` says where
+                        // their axes stand (image_layout.h)
+  // Each element of its result is its operand's largest of some, so that rounding, which keeps
+  // their order, may as well come first.
+  bool selects = false;
   bool indexes = false;  // its second operand are indices into `axis` (or 0) of its first
   bool anchors = false;  // injective, and gives the group its name nevertheless
   std::vector<std::string_view> offsets;  // attributes that may be negative, being no extents

@@ -17,7 +17,9 @@ struct TargetInfo {
   // Whether a multiply-add takes one lane of a register for all lanes: a row's elements are loaded
   // a vector at a time then, and stay in registers of their own.
   bool multiplies_by_lane = false;
+  // Those of this machine, or where the code may run on others common ones.
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;
+  bool knows_caches = false;  // whether they are this machine's
   // Of a GPU (on a CPU 0): shared memory that one block may have, in bytes, and multiprocessors.
   int64_t shared_bytes = 0;
   int multiprocessors = 0;

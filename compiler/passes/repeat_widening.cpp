@@ -11,6 +11,7 @@
 // the two products of a gate. So it is with an image that the policy of precision stores in 16 bits
 // (store-images) and element-wise operators read widened. The last inference and eliminate-common
 // stand ahead.
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/rewrite.h"
@@ -55,7 +56,6 @@ class Widening {
 
  private:
   static constexpr int kMostOperations = 6;
-  static constexpr size_t kImageRank = 4;
 
   static bool is_elementwise(const Expr& e) {
     const ir::OpInfo* op = ir::find_op(e.op);
@@ -65,7 +65,8 @@ class Widening {
   bool is_widened_image(const Atom& a) const {
     const Expr* e = images_ && tensor(a) ? definition(definitions_, a, "cast") : nullptr;
     const ir::Type* stored = e ? tensor(e->args[0]) : nullptr;
-    return stored && (*stored)->dtype == images_->type && (*stored)->dims.size() == kImageRank &&
+    return stored && (*stored)->dtype == images_->type &&
+           (*stored)->dims.size() == ir::kImageRank &&
            size_of((*tensor(a))->dtype) > size_of((*stored)->dtype);
   }
 

@@ -55,7 +55,7 @@
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
-#include "compiler/reference/reference.h"
+#include "compiler/passes/support/rounded_constants.h"
 
 namespace nimble::passes {
 namespace {
@@ -152,10 +152,7 @@ class Narrowing {
   const Expr* moves(const Atom& a) const {
     const Expr* e = definition(definitions_, a);
     if (!e || e->args.size() != 1) return nullptr;
-    const ir::OpInfo* op = ir::find_op(e->op);
-    const bool only_moves =
-        op->fusion == ir::FusionKind::kInjective && op->rows() != ir::Rows::kPads;
-    return only_moves ? e : nullptr;
+    return ir::find_op(e->op)->moves_elements() ? e : nullptr;
   }
 
   // The constant matrix that pack-weights lays out: `k` elements lie in a row of the other operand,
@@ -234,7 +231,7 @@ class Narrowing {
   bool stays_finite(const ir::TensorRef& wide, DType type) {
     const auto [known, is_new] = finite_.try_emplace({wide.get(), type}, true);
     if (!is_new) return known->second;
-    const ir::TensorRef narrow = constant_as(wide, type, {});
+    const ir::TensorRef narrow = rounded_.as(wide, type, {});
     for (int64_t i = 0; i < wide->elements() && known->second; ++i)
       known->second = std::isfinite(narrow->value(i)) || !std::isfinite(wide->value(i));
     return known->second;
@@ -277,7 +274,7 @@ class Narrowing {
     if (!rule || !is_packable_cell(e, rule->sums)) return nullptr;
     if (!stays_finite(e.args[at].constant, rule->operands)) return nullptr;
     auto copy = std::make_shared<Expr>(e);
-    copy->args[at] = Atom::of(constant_as(e.args[at].constant, rule->operands, e.location));
+    copy->args[at] = Atom::of(rounded_.as(e.args[at].constant, rule->operands, e.location));
     if (!context_.packs_weights()) {  // the kernel is chosen by what it is then
       std::vector<ir::Type> operands;
       for (const Atom& a : copy->args) operands.push_back(ir::type_of(a));
@@ -379,28 +376,19 @@ class Narrowing {
 
   Atom operand_as(const Atom& a, DType type, const ir::Location& location, ir::BlockBuilder& out) {
     if (ir::type_of(a)->dtype == type) return a;
-    if (a.is_constant()) return Atom::of(constant_as(a.constant, type, location));
+    if (a.is_constant()) return Atom::of(rounded_.as(a.constant, type, location));
     if (VarRef cast = cast_of(a.var, type)) return cast;
     const VarRef cast = cast_variable(a.var, type);
     append_cast(cast, a, location, out);
     return cast;
   }
 
-  ir::TensorRef constant_as(const ir::TensorRef& c, DType type, const ir::Location& location) {
-    ir::TensorRef& made = constants_[{c.get(), type}];
-    if (!made) {
-      const ir::ExprRef cast = ir::make_call("cast", {Atom::of(c)}, {{"dtype", type}}, location);
-      made = reference::evaluate_op(*cast, {c}, {}).at(0);
-    }
-    return made;
-  }
-
   PassContext& context_;
   const kernels::TargetInfo* target_ = nullptr;  // of the function
   Definitions definitions_;
   std::unordered_map<const Var*, std::vector<VarRef>> casts_;  // of the function
-  // Of the module: a matrix that two products share is narrowed once.
-  std::map<std::pair<const ir::Tensor*, DType>, ir::TensorRef> constants_;
+  // Of the module:
+  RoundedConstants rounded_;
   std::map<std::pair<const ir::Tensor*, DType>, bool> finite_;
 };
 

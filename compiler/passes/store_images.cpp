@@ -32,17 +32,17 @@
 // Which values these are is the largest set in which each value's readers allow it, found by taking
 // out those whose readers do not until nothing changes.
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "compiler/ir/image_layout.h"
 #include "compiler/ir/op.h"
 #include "compiler/passes/pack_weights.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/has_kernel.h"
 #include "compiler/passes/support/rewrite.h"
-#include "compiler/reference/reference.h"
+#include "compiler/passes/support/rounded_constants.h"
 
 namespace nimble::passes {
 namespace {
@@ -54,7 +54,6 @@ using ir::Var;
 using ir::VarRef;
 
 constexpr DType kWide = DType::kF32;
-constexpr size_t kImageRank = 4;
 
 class Storing {
  public:
@@ -62,6 +61,7 @@ class Storing {
 
   ir::FunctionRef run(const ir::FunctionRef& f) {
     bound_.clear();
+    places_.clear();
     readers_.clear();
     carriers_.clear();
     narrow_.clear();
@@ -90,6 +90,7 @@ class Storing {
       if (a.is_var()) readers_[a.var.get()].push_back(reader);
     };
     for (const Binding& b : block.bindings) {
+      places_[b.var.get()] = bound_.size();
       bound_.push_back(&b);
       for (const Atom& a : b.value->args) read(a, is_operator(*b.value) ? &b : nullptr);
       if (b.value->callee) read(*b.value->callee, nullptr);
@@ -127,15 +128,12 @@ class Storing {
       const Expr& e = *b->value;
       if (!is_operator(e) || !is_of(b->var->type, kWide) || e.args.empty()) continue;
       const ir::OpInfo* op = ir::find_op(e.op);
-      const bool only_moves =
-          op->fusion == ir::FusionKind::kInjective && op->rows() != ir::Rows::kPads;
-      bool carries = e.op == "concat";
-      if (e.args.size() == 1)
-        carries |=
-            only_moves || op->traits.memory == ir::Memory::kOperand ||
-            (e.op == "max_pool2d" && has_kernel(e, {narrow_type(ir::type_of(e.args[0]))},
-                                                narrow_type(b->var->type), target, context_));
-      if (carries) carriers_.insert(b);
+      const bool selects =
+          op->traits.selects && has_kernel(e, {narrow_type(ir::type_of(e.args[0]))},
+                                           narrow_type(b->var->type), target, context_);
+      if (selects || op->moves_elements() ||
+          (op->traits.memory == ir::Memory::kOperand && e.args.size() == 1))
+        carriers_.insert(b);
     }
   }
 
@@ -156,15 +154,17 @@ class Storing {
     return is_operator(e) && ir::traits_of(e).packs == rule_.packs &&
            is_of(ir::type_of(e.args[0]), rule_.type);
   }
-  // Whether it is one whose result is added to that of a later one, and nothing else.
+  // Whether it is one whose result is added to that of a later one (or the like), and nothing else.
   bool waits_for_sum(const Binding& b) const {
     const std::vector<const Binding*>& readers = readers_.at(b.var.get());
-    if (!is_convolution(b) || readers.size() != 1 || readers[0]->value->op != "add") return false;
-    const auto behind = std::ranges::find(bound_, &b);
-    return std::any_of(behind + 1, bound_.end(), [&](const Binding* later) {
-      return is_convolution(*later) && readers_.contains(later->var.get()) &&
-             readers_.at(later->var.get()) == readers &&
-             later->var->type->dims == b.var->type->dims;
+    if (!is_convolution(b) || readers.size() != 1 || !is_elementwise(*readers[0]->value))
+      return false;
+    return std::ranges::any_of(readers[0]->value->args, [&](const Atom& a) {
+      const auto at = a.is_var() ? places_.find(a.var.get()) : places_.end();
+      if (at == places_.end() || at->second <= places_.at(b.var.get())) return false;
+      const Binding& later = *bound_[at->second];
+      return is_convolution(later) && readers_.at(a.var.get()) == readers &&
+             later.var->type->dims == b.var->type->dims;
     });
   }
 
@@ -194,7 +194,7 @@ class Storing {
         const bool allowed = std::ranges::all_of(readers_.at(b.var.get()), [&](const Binding* r) {
           return is_cast(*r) || is_elementwise(*r->value) || is_carried(*r);
         });
-        const bool image = b.var->type->dims.size() == kImageRank || is_carried(b);
+        const bool image = b.var->type->dims.size() == ir::kImageRank || is_carried(b);
         if (allowed && image && is_read(b, read)) {
           read.insert(b.var.get());
         } else {
@@ -241,7 +241,8 @@ class Storing {
     if (carried_.contains(b.var.get())) {
       auto copy = std::make_shared<Expr>(*b.value);
       for (Atom& a : copy->args)
-        a = a.is_var() ? Atom(cast_of(a)) : Atom::of(rounded(a.constant, b.value->location));
+        a = a.is_var() ? Atom(cast_of(a))
+                       : Atom::of(rounded_.as(a.constant, rule_.type, b.value->location));
       out.append({cast_of(b.var), std::move(copy)});
       return Atom(b.var);  // which nobody reads
     }
@@ -271,27 +272,17 @@ class Storing {
     return copy;
   }
 
-  ir::TensorRef rounded(const ir::TensorRef& c, const ir::Location& location) {
-    ir::TensorRef& made = constants_[c.get()];
-    if (!made) {
-      const ir::ExprRef cast =
-          ir::make_call("cast", {Atom::of(c)}, {{"dtype", rule_.type}}, location);
-      made = reference::evaluate_op(*cast, {c}, {}).at(0);
-    }
-    return made;
-  }
-
   const StorageRule& rule_;
   PassContext& context_;
   // Of the function:
   Definitions definitions_;
   std::vector<const Binding*> bound_;
+  std::unordered_map<const Var*, size_t> places_;  // in bound_
   std::unordered_map<const Var*, std::vector<const Binding*>> readers_;
   std::unordered_set<const Binding*> carriers_;
   std::unordered_set<const Var*> narrow_, carried_;
   std::unordered_map<const Var*, VarRef> casts_;  // of what is narrow
-  // Of the module: a constant that two concatenations read is rounded once.
-  std::map<const ir::Tensor*, ir::TensorRef> constants_;
+  RoundedConstants rounded_;                      // of the module
 };
 
 }  // namespace

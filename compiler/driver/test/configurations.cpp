@@ -6,6 +6,8 @@
 #include "compiler/driver/test/harness.h"
 #include "compiler/ir/infer.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/targets.h"
+#include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/passes/support/rewrite.h"
 #include "vm/base/file.h"
 
@@ -79,13 +81,16 @@ bool has_programs(const fs::path& file) {
          !stem.ends_with("-rejects") && !stem.ends_with("-lowered");
 }
 
-// Whether a target that multiplies the type rounds something in between: the softmax's weights of
-// an attention of narrow operands, to their type.
+// Whether this machine's code rounds something in between: the softmax's weights of an attention of
+// narrow operands, to their type, where it multiplies that.
 bool rounds_between(const ir::Function& f) {
+  const kernels::TargetInfo native = kernels::target_by_name("native");
   bool rounds = false;
   passes::visit_bindings(*f.body, [&](const ir::Binding& b) {
     const ir::Expr& e = *b.value;
-    rounds |= e.op == "attention" && is_narrow_float(ir::type_of(e.args[0])->dtype);
+    if (e.op != "attention") return;
+    const DType type = ir::type_of(e.args[0])->dtype;
+    rounds |= is_narrow_float(type) && kernels::multiplies_factors(native, type);
   });
   return rounds;
 }

@@ -554,7 +554,6 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
   // L2, and where fetching the panel for the first tile takes long: prefetches are spread over all.
   // Blocks of few channels would move sums more than compute them.
   const auto element = static_cast<int64_t>(size_of(p->dtype));
-  const int64_t step = p->group * static_cast<int64_t>(size_of(p->weights->dtype));  // of a column
   const int64_t fits = steps_that_fit(*p, t);
   int64_t c_block = 0;
   if (may_block(*p) && wants_blocks(*p, t))
@@ -571,7 +570,7 @@ Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t
       if (c_block > 0 ? r * row_bytes <= t.l1_bytes * 3 / 4 : (r / 2) * pixels < 4 * rows)
         block_rows = r;
   }
-  const bool large = p->steps() * p->filters * p->groups * step > t.l2_bytes / 2;
+  const bool large = p->steps() * p->filters * p->groups * p->step_bytes() > t.l2_bytes / 2;
   // A tall tile's step is work enough for a loop.
   const int64_t unroll = rows * p->vectors >= 12 ? 1 : 4;
   return {{"rows", rows},

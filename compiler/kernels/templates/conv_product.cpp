@@ -27,8 +27,7 @@ int conv_vectors(int64_t channels, int lanes) {
 
 // Steps of a panel of so many columns that fill half of a cache.
 int64_t steps_in_half(int64_t cache_bytes, const ConvProduct& p, int64_t columns) {
-  const int64_t step = p.group * static_cast<int64_t>(size_of(p.weights->dtype));  // of a column
-  return cache_bytes / 2 / (columns * step);
+  return cache_bytes / 2 / (columns * p.step_bytes());
 }
 
 bool are_many(const ConvProduct& p, int64_t fits) {
@@ -72,11 +71,12 @@ int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t) {
 
 // An L2 of 1 MiB keeps a panel for all tiles of an item, and blocks only move sums: on a Zen 4
 // ResNet-50's and VGG-16's 3 x 3 of 256 and 512 channels take 8 to 18 % less time without. One of
-// half the size, with panels as large against it, loses as much without them (Zen 3).
+// half the size, with panels as large against it, loses as much without them (Zen 3), and code for
+// any machine may come to run there.
 bool wants_blocks(const ConvProduct& p, const TargetInfo& t) {
   constexpr int64_t kLarge = 1 << 20;
-  const int64_t step = p.group * static_cast<int64_t>(size_of(p.weights->dtype));  // of a column
-  const bool stays = t.l2_bytes >= kLarge && p.steps() * p.width * step <= t.l2_bytes * 5 / 8;
+  const int64_t panel_bytes = p.steps() * p.width * p.step_bytes();
+  const bool stays = t.knows_caches && t.l2_bytes >= kLarge && panel_bytes <= t.l2_bytes * 5 / 8;
   return are_many(p, steps_that_fit(p, t)) && !stays;
 }
 

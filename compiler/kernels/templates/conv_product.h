@@ -26,6 +26,8 @@ struct ConvProduct : ConvNhwc, Panels {
   int64_t planes() const { return channels_first ? (channels + group - 1) / group : 1; }
   int64_t depth() const { return channels_first ? group : channels; }
   int64_t depth_steps() const { return depth() / group; }
+  // Of a step of one column of the weights.
+  int64_t step_bytes() const { return group * static_cast<int64_t>(size_of(weights->dtype)); }
   // Elements from a pixel's channels to those of the next, in a source.
   int64_t pixel(const Source& s) const { return channels_first ? group : s.pitch; }
   // Steps over what a source has of a pixel in a group.

@@ -11,7 +11,6 @@
 // the copy is a few hundredths of the time.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -547,9 +547,12 @@ bool Conv2dNhwcTemplate::valid(const Workload& w, const Config& c, const TargetI
 Config Conv2dNhwcTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse_conv_product(w, t);
   NIMBLE_CHECK(p, "workload {} is not for conv2d_nhwc", w.key);
-  const int64_t rows =
+  const int64_t pixel_bytes = p->windows[1].stride * p->pixel(p->sources[0]) *
+                              static_cast<int64_t>(size_of(p->image->dtype));
+  const int64_t rows = std::min(
       rows_with_room(t, p->fragment, p->vectors,
-                     p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors));
+                     p->vectors == 2 ? max_tile_rows(t, 2) : default_tile_rows(t, p->vectors)),
+      rows_beside(t, pixel_bytes));
   // A block of the panel takes at most half of L1. Blocks pay where each tile would fetch much from
   // L2, and where fetching the panel for the first tile takes long: prefetches are spread over all.
   // Blocks of few channels would move sums more than compute them.

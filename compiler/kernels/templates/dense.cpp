@@ -172,21 +172,30 @@ class DenseLowering {
     std::vector<StmtRef> body = tiles_.prologue();
     if (p_.rounded)
       for (StmtRef& s : p_.rounded->round()) body.push_back(std::move(s));
-    body.push_back(tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim&, const Dim& count) {
+    const int64_t last = p_.panels() - 1;
+    const auto block = [&](const Dim& begin, const Dim& end) {
       std::vector<StmtRef> in_block;
       if (widened_) in_block = widen_rows();
-      if (prefetch_)
-        in_block.push_back(
-            kb::let_index("share", kb::index(ir::ceildiv(lines_per_body(), ir::max(count, 1)))));
       StmtRef panel = panel_body(p_.vectors);
-      if (const int64_t last = p_.panels() - 1; p_.last_vectors() < p_.vectors)
+      if (p_.last_vectors() < p_.vectors)
         panel = last == 0 ? panel_body(p_.last_vectors())
                           : kb::if_then(kb::lt(Dim::symbol("p"), last), std::move(panel),
                                         panel_body(p_.last_vectors()));
-      in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
-                                  p_.panels(), std::move(panel)));
+      in_block.push_back(kb::loop(LoopKind::kSerial, "p", begin, end - begin, std::move(panel)));
       return in_block;
-    }));
+    };
+    if (split_rows_) {
+      body.push_back(tiles_.in_blocks(block_tiles_, /*split=*/true, [&](const Dim&, const Dim&) {
+        return block(0, p_.panels());
+      }));
+    } else {
+      const int64_t vectors = last * p_.vectors + p_.last_vectors();
+      body.push_back(tiles_.in_even_shares(block_tiles_, vectors, [&] {
+        const Dim panel = Dim::symbol("tile_count") * p_.vectors;
+        return block(ir::floordiv(Dim::symbol("own_begin"), panel),
+                     ir::ceildiv(Dim::symbol("own_end"), panel));
+      }));
+    }
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
     if (widened_) scratch.push_back(widened_);
@@ -206,15 +215,33 @@ class DenseLowering {
   }
   int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
-  // All tiles of panel p, of which the first `vectors` hold columns.
+  // Names the block's tiles [first_tile, first_tile + own_tiles) that are this thread's of panel p,
+  // and each one's share of what is prefetched.
+  std::vector<StmtRef> own_tiles(int vectors) const {
+    Dim begin = 0, end = Dim::symbol("tile_count");
+    if (!split_rows_) {
+      const Dim before = Dim::symbol("p") * end * p_.vectors;
+      begin = ir::max(ir::floordiv(Dim::symbol("own_begin") - before, vectors), 0);
+      end = ir::min(ir::floordiv(Dim::symbol("own_end") - before, vectors), end);
+    }
+    std::vector<StmtRef> all = {
+        kb::let_index("first_tile", kb::index(Dim::symbol("tile_begin") + begin)),
+        kb::let_index("own_tiles", kb::index(end - begin))};
+    const Dim share = ir::ceildiv(lines_per_body(), ir::max(Dim::symbol("own_tiles"), 1));
+    if (prefetch_) all.push_back(kb::let_index("share", kb::index(share)));
+    return all;
+  }
+
+  // This thread's tiles of panel p, of which the first `vectors` hold columns.
   StmtRef panel_body(int vectors) {
-    const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("tile_count");
+    const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("own_tiles");
+    std::vector<StmtRef> all = own_tiles(vectors);
     const Dim k0 = kblock * blocks_.size;
     const bool even = blocks_.size * blocks_.count == p_.steps();
     const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.steps() - k0, blocks_.size);
     const auto tiles = [&](bool converted) {
       return tiles_.for_each(
-          Dim::symbol("tile_begin"), extent,
+          Dim::symbol("first_tile"), extent,
           [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent, converted); },
           [&](const RowTiles::Tile& t) {
             StmtRef finish = epilogue(t, p, vectors);
@@ -228,18 +255,19 @@ class DenseLowering {
       all_tiles =
           kb::if_then(kb::lt(1, extent), kb::seq({convert(p, vectors, k0, k_extent), tiles(true)}),
                       std::move(all_tiles));
-    StmtRef all_blocks = kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
-    if (!p_.rounded || blocks_.count == 1) return all_blocks;
-    return kb::seq({zero_sums(vectors), std::move(all_blocks)});
+    if (p_.rounded && blocks_.count > 1) all.push_back(zero_sums(vectors));
+    all.push_back(kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles)));
+    return kb::seq(std::move(all));
   }
 
-  // The sums of a block's rows, of no group yet.
+  // The sums of the rows of a panel's tiles, of no group yet.
   StmtRef zero_sums(int vectors) const {
-    const Dim r = Dim::symbol("z_r"), v = Dim::symbol("z_v");
-    const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
-    StmtRef one =
-        kb::store(sums_, r * p_.width + v * p_.lanes, kb::number(DType::kF32, 0, p_.lanes));
-    return kb::loop(LoopKind::kSerial, "z_r", 0, tiles_.first_row(end) - Dim::symbol("block_row"),
+    const Dim r = Dim::symbol("z_r"), v = Dim::symbol("z_v"), begin = Dim::symbol("first_tile");
+    const Dim first = tiles_.first_row(begin) - Dim::symbol("block_row");
+    const Dim rows = tiles_.first_row(begin + Dim::symbol("own_tiles")) - tiles_.first_row(begin);
+    StmtRef one = kb::store(sums_, (first + r) * p_.width + v * p_.lanes,
+                            kb::number(DType::kF32, 0, p_.lanes));
+    return kb::loop(LoopKind::kSerial, "z_r", 0, rows,
                     kb::loop(LoopKind::kUnroll, "z_v", 0, vectors, std::move(one)));
   }
 
@@ -330,9 +358,15 @@ class DenseLowering {
       return converted ? k * p_.width + v * p_.lanes : piece + p_.distance(k, v * p_.lanes);
     };
     product.k_extent = k_extent;
-    if (prefetch_ && t.rows * line_elements(p_.rhs->dtype) > kFewPerLine * p_.lanes * p_.group)
+    const bool next =
+        prefetch_ && t.rows * line_elements(p_.rhs->dtype) > kFewPerLine * p_.lanes * p_.group;
+    if (next || ahead_)
       product.at_body = [&](const Dim& body) {
-        return prefetches(t, piece + blocks_.size * (p_.width * p_.group), body);
+        std::vector<StmtRef> at_body;
+        if (ahead_) at_body.push_back(ahead(t, p, vectors, body));
+        if (next)
+          at_body.push_back(prefetches(t, piece + blocks_.size * (p_.width * p_.group), body));
+        return kb::seq(std::move(at_body));
       };
 
     const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
@@ -341,8 +375,7 @@ class DenseLowering {
                       kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(s)));
     };
     const Dim element = r * vectors + v, place = sums_at(t, r, v * p_.lanes);
-    std::vector<StmtRef> all = ahead(t, p, vectors);
-    all.push_back(tile_zero(product, "i_"));
+    std::vector<StmtRef> all = {tile_zero(product, "i_")};
     if (blocks_.count > 1 && !p_.rounded)
       all.push_back(
           kb::if_then(kb::lt(0, Dim::symbol("kb")),
@@ -353,19 +386,23 @@ class DenseLowering {
     return kb::seq(std::move(all));
   }
 
-  // Prefetches of what the epilogue behind the last block will touch.
-  std::vector<StmtRef> ahead(const RowTiles::Tile& t, const Dim& p, int vectors) const {
-    if (!ahead_) return {};
+  // Prefetches of what the epilogue behind the last block will touch, row by row with the first
+  // bodies of the loop over k: all at once they would hold up the loads behind them.
+  StmtRef ahead(const RowTiles::Tile& t, const Dim& p, int vectors, const Dim& body) const {
+    const int64_t bodies = std::max<int64_t>(1, blocks_.size / unroll_);
+    const int64_t rows = (t.rows + bodies - 1) / bodies;  // with each body
     std::vector<StmtRef> out;
     const auto add = [&](const BufferRef& b, const Dim& pitch, bool for_write) {
-      const Dim first = t.row * pitch + p * p_.width;
-      out.push_back(prefetch_tile(b, first, t.rows, pitch, vectors * p_.lanes, for_write));
+      const Dim first = (t.row + body * rows) * pitch + p * p_.width;
+      out.push_back(
+          prefetch_tile(b, first, static_cast<int>(rows), pitch, vectors * p_.lanes, for_write));
     };
     for (const BufferRef& b : epilogue_operands(w_, p_.frame)) add(b, p_.n, false);
     for (size_t i = 0; i < p_.frame.results.size(); ++i)
       add(p_.frame.results[i], p_.frame.result_dims[i].back(), true);
-    if (blocks_.count == 1) return out;
-    return {kb::if_then(kb::eq(Dim::symbol("kb"), blocks_.count - 1), kb::seq(std::move(out)))};
+    StmtRef first = kb::if_then(kb::lt(body, (t.rows + rows - 1) / rows), kb::seq(std::move(out)));
+    if (blocks_.count == 1) return first;
+    return kb::if_then(kb::eq(Dim::symbol("kb"), blocks_.count - 1), std::move(first));
   }
 
   // The tile's share of the lines that one loop body's part of the next block holds. Blocks lie
@@ -448,13 +485,16 @@ bool DenseTemplate::valid(const Workload& w, const Config& c, const TargetInfo& 
 Config DenseTemplate::default_config(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
-  const int64_t rows = rows_with_room(t, p->fragment, p->vectors, default_tile_rows(t, p->vectors));
+  const int64_t row_bytes = p->k * static_cast<int64_t>(size_of(p->lhs->dtype));
+  const int64_t rows =
+      std::min(rows_with_room(t, p->fragment, p->vectors, default_tile_rows(t, p->vectors)),
+               rows_beside(t, row_bytes));
   // A block of the panel takes at most three quarters of L1, and is only worth its sums' way
   // through memory if there are several.
   auto element = static_cast<int64_t>(size_of(p->rhs->dtype));
   if (p->converts()) element += static_cast<int64_t>(size_of(p->dtype));  // in both types
-  const int64_t row_bytes = p->width * p->group * element;
-  const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / row_bytes / 64 * 64);
+  const int64_t step_bytes = p->width * p->group * element;
+  const int64_t fits = std::max<int64_t>(64, t.l1_bytes * 3 / 4 / step_bytes / 64 * 64);
   const int64_t columns = p->panels();
   // Rows that are widened take at most half of L2.
   int64_t block_rows = 128;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <string_view>
 
 #include "compiler/kernels/fragments.h"
@@ -127,6 +128,12 @@ int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragmen
   TargetInfo rest = t;
   rest.vector_registers -= held;
   return std::min<int64_t>(rows, max_tile_rows(rest, vectors));
+}
+
+int64_t rows_beside(const TargetInfo& t, int64_t pitch) {
+  constexpr int64_t kWay = 4096, kLine = 64;  // of x86-64's, and as good a guess for others
+  const int64_t sets = kWay / std::max(kLine, std::gcd(pitch, kWay));
+  return sets * std::max<int64_t>(1, t.l1_bytes / kWay - 1);
 }
 
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most) {
@@ -370,6 +377,34 @@ StmtRef RowTiles::in_blocks(
   for (StmtRef& s : body(begin, count)) in_block.push_back(std::move(s));
   return kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles),
                   kb::seq(std::move(in_block)));
+}
+
+StmtRef RowTiles::in_even_shares(int64_t block_tiles, int64_t units,
+                                 const std::function<std::vector<StmtRef>()>& body) const {
+  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
+  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
+            count = Dim::symbol("tile_count");
+  std::vector<StmtRef> all;
+  const auto let = [](const char* symbol, const Dim& d, std::vector<StmtRef>& out) {
+    out.push_back(kb::let_index(symbol, kb::index(d)));
+    return Dim::symbol(symbol);
+  };
+  const Dim blocks = ir::ceildiv(count_, block_tiles);
+  const Dim height = let("block_height", ir::max(ir::ceildiv(count_, ir::max(blocks, 1)), 1), all);
+  const Dim first = let("share_begin", ir::floordiv(count_ * units * thread, threads), all);
+  const Dim last = let("share_end", ir::floordiv(count_ * units * (thread + 1), threads), all);
+  const Dim first_block = let("first_block", ir::floordiv(first, height * units), all);
+  std::vector<StmtRef> in_block;
+  let("tile_begin", (first_block + block) * height, in_block);
+  let("tile_count", ir::min(count_ - begin, height), in_block);
+  let("block_row", first_row(begin), in_block);
+  let("own_begin", ir::max(first - begin * units, 0), in_block);
+  let("own_end", ir::min(last - begin * units, count * units), in_block);
+  for (StmtRef& s : body()) in_block.push_back(std::move(s));
+  all.push_back(kb::loop(LoopKind::kSerial, "block", 0,
+                         ir::ceildiv(last, height * units) - first_block,
+                         kb::seq(std::move(in_block))));
+  return kb::seq(std::move(all));
 }
 
 std::vector<std::pair<int64_t, int64_t>> RowTiles::known_tiles() const {

@@ -101,6 +101,9 @@ kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t mo
 // beside operands and sums.
 int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
                        int64_t rows);
+// Rows that a tile may read side by side, `pitch` bytes apart, without their lines driving each other
+// or the panel's out of L1: those that lie a multiple of a large power of two apart share its sets.
+int64_t rows_beside(const TargetInfo& t, int64_t pitch);
 // In how many neighbours the right-hand side should be packed for vectors of a target.
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most = kir::kAnyWeight);
 // How many elements it takes of a row at a time; 1 without one.
@@ -225,6 +228,13 @@ class RowTiles {
       int64_t block_tiles, bool split,
       const std::function<std::vector<kir::StmtRef>(const Dim& begin, const Dim& count)>& body)
       const;
+  // Each thread's share of the work of all tiles, `units` for each, as blocks of at most
+  // `block_tiles` tiles, one after the other, which are about equally high. In a block work is
+  // ordered by unit and then by tile: "own_begin" and "own_end" name the thread's stretch of it, of
+  // a block that may be others', too; the other symbols are in_blocks'. Shares differ by less than
+  // a tile's unit, and a thread that has whole blocks reads no others' rows.
+  kir::StmtRef in_even_shares(int64_t block_tiles, int64_t units,
+                              const std::function<std::vector<kir::StmtRef>()>& body) const;
   // First row and rows of each tile, of a number of rows that is known.
   std::vector<std::pair<int64_t, int64_t>> known_tiles() const;
   // Row number r of a tile, kept inside the matrix for kTailsMasked.

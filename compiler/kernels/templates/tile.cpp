@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <string_view>
 
 #include "compiler/kernels/fragments.h"
@@ -128,12 +127,6 @@ int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragmen
   TargetInfo rest = t;
   rest.vector_registers -= held;
   return std::min<int64_t>(rows, max_tile_rows(rest, vectors));
-}
-
-int64_t rows_beside(const TargetInfo& t, int64_t pitch) {
-  constexpr int64_t kWay = 4096, kLine = 64;  // of x86-64's, and as good a guess for others
-  const int64_t sets = kWay / std::max(kLine, std::gcd(pitch, kWay));
-  return sets * std::max<int64_t>(1, t.l1_bytes / kWay - 1);
 }
 
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most) {

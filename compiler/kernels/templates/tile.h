@@ -101,9 +101,6 @@ kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t mo
 // beside operands and sums.
 int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
                        int64_t rows);
-// Rows that a tile may read side by side, `pitch` bytes apart, without their lines driving each other
-// or the panel's out of L1: those that lie a multiple of a large power of two apart share its sets.
-int64_t rows_beside(const TargetInfo& t, int64_t pitch);
 // In how many neighbours the right-hand side should be packed for vectors of a target.
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most = kir::kAnyWeight);
 // How many elements it takes of a row at a time; 1 without one.

@@ -1,0 +1,78 @@
+// How templates divide the tiles of a product among threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/kernels/interpreter.h"
+#include "compiler/kernels/templates/tile.h"
+#include "compiler/kernels/test/kernel_builder.h"
+
+namespace nimble::kernels {
+namespace {
+
+namespace kb = kir::build;
+using kir::Dim;
+using kir::LoopKind;
+using kir::testing::bytes_of;
+using kir::testing::KernelBuilder;
+
+constexpr int kRows = 4;  // of a tile
+
+// Each unit of work notes who does it. The interpreter faults if two threads do.
+kir::Function noting_who(int64_t block_tiles, int64_t units) {
+  KernelBuilder k("shares");
+  const Dim m = k.symbol("m");
+  const RowTiles tiles(m, kRows, "even", 0, "m_");
+  const Dim begin = Dim::symbol("tile_begin"), u = Dim::symbol("u");
+  const auto who = k.in_out("who", DType::kI32, ir::ceildiv(m, kRows) * units);
+  const auto first_row = k.in_out("first_row", DType::kI32, ir::ceildiv(m, kRows));
+  std::vector<kir::StmtRef> body = tiles.prologue();
+  body.push_back(tiles.in_even_shares(block_tiles, units, [&] {
+    // The first thread of a block is the one that has its first unit.
+    auto row =
+        kb::store(first_row, begin, kb::cast(DType::kI32, kb::index(Dim::symbol("block_row"))));
+    return std::vector{
+        kb::if_then(kb::eq(Dim::symbol("own_begin"), 0), std::move(row)),
+        kb::loop(LoopKind::kSerial, "u", Dim::symbol("own_begin"),
+                 Dim::symbol("own_end") - Dim::symbol("own_begin"),
+                 kb::store(who, begin * units + u,
+                           kb::cast(DType::kI32, kb::index(Dim::symbol("thread")))))};
+  }));
+  return k.body(std::move(body));
+}
+
+TEST(Shares, AreEvenAndLeaveNothing) {
+  for (const int64_t block_tiles : {1, 3, 16})
+    for (const int64_t units : {1, 7, 16}) {
+      const kir::Function f = noting_who(block_tiles, units);
+      for (const int64_t m : {0, 1, 4, 29, 64, 65, 131})
+        for (const int threads : {1, 2, 3, 8}) {
+          SCOPED_TRACE(::testing::Message() << block_tiles << " tiles, " << units << " units, " << m
+                                            << " rows, " << threads << " threads");
+          const int64_t tiles = (m + kRows - 1) / kRows;
+          std::vector<int32_t> who(static_cast<size_t>(tiles * units), -1);
+          std::vector<int32_t> first(static_cast<size_t>(tiles), -1);
+          ASSERT_EQ(kir::Interpreter(f).run({{bytes_of(who), bytes_of(first)}}, {{m}}, threads), 0);
+          EXPECT_TRUE(std::ranges::is_sorted(who));
+          std::vector<int64_t> done(static_cast<size_t>(threads));
+          for (const int32_t thread : who) {
+            ASSERT_GE(thread, 0);
+            ++done[static_cast<size_t>(thread)];
+          }
+          EXPECT_LE(std::ranges::max(done) - std::ranges::min(done), 1);
+          // Blocks are about equally high, and their rows follow one another.
+          int64_t blocks = 0;
+          int32_t before = -1;
+          for (const int32_t row : first) {
+            if (row < 0) continue;
+            EXPECT_GT(row, before);
+            before = row;
+            ++blocks;
+          }
+          EXPECT_LE(blocks, (tiles + block_tiles - 1) / block_tiles);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace nimble::kernels

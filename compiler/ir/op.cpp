@@ -98,8 +98,8 @@ Rows OpInfo::rows() const {
 }
 
 bool OpInfo::moves_elements() const {
-  const bool adds_values = rows() == Rows::kPads || rows() == Rows::kFill;
-  return fusion == FusionKind::kInjective && !adds_values;
+  const bool adds_values = rows() == Rows::kPads || shape_mode != ShapeMode::kDataIndependent;
+  return fusion == FusionKind::kInjective && !adds_values;  // a pad's, a range's
 }
 
 std::string check_call(const OpInfo& op, const Expr& call) {

@@ -82,7 +82,7 @@ TargetInfo detect_host() {
     if (!cpu.has(row->info.level)) continue;
     TargetInfo t = row->info;
     if (const int64_t bytes = cpu.cache_bytes(1)) t.l1_bytes = bytes;
-    if (const int64_t bytes = cpu.cache_bytes(2)) t.l2_bytes = bytes, t.knows_caches = true;
+    if (const int64_t bytes = cpu.cache_bytes(2)) t.l2_bytes = bytes, t.knows_l2 = true;
     if (const int64_t bytes = cpu.cache_bytes(3)) t.l3_bytes = bytes;
     return t;
   }

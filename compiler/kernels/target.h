@@ -19,7 +19,7 @@ struct TargetInfo {
   bool multiplies_by_lane = false;
   // Those of this machine, or where the code may run on others common ones.
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;
-  bool knows_caches = false;  // whether they are this machine's
+  bool knows_l2 = false;  // whether l2_bytes is this machine's
   // Of a GPU (on a CPU 0): shared memory that one block may have, in bytes, and multiprocessors.
   int64_t shared_bytes = 0;
   int multiprocessors = 0;

@@ -154,11 +154,10 @@ class Storing {
     return is_operator(e) && ir::traits_of(e).packs == rule_.packs &&
            is_of(ir::type_of(e.args[0]), rule_.type);
   }
-  // Whether it is one whose result is added to that of a later one (or the like), and nothing else.
+  // Whether it is one whose result is added to that of a later one, and nothing else.
   bool waits_for_sum(const Binding& b) const {
     const std::vector<const Binding*>& readers = readers_.at(b.var.get());
-    if (!is_convolution(b) || readers.size() != 1 || !is_elementwise(*readers[0]->value))
-      return false;
+    if (!is_convolution(b) || readers.size() != 1 || readers[0]->value->op != "add") return false;
     return std::ranges::any_of(readers[0]->value->args, [&](const Atom& a) {
       const auto at = a.is_var() ? places_.find(a.var.get()) : places_.end();
       if (at == places_.end() || at->second <= places_.at(b.var.get())) return false;

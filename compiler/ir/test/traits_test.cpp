@@ -1,6 +1,9 @@
 // The columns of Ops.def against each other, and the rules that count work against formulas.
 #include <gmock/gmock.h>
 
+#include <set>
+#include <string>
+
 #include "compiler/ir/op.h"
 
 namespace nimble::ir {
@@ -51,6 +54,15 @@ TEST(Traits, FitTheRestOfTheirRow) {
         break;
     }
   }
+}
+
+TEST(Traits, WhatMovesElementsComputesNone) {
+  std::set<std::string> moving;
+  for (const OpInfo& op : all_ops())
+    if (op.moves_elements()) moving.insert(op.name);
+  EXPECT_THAT(moving, ::testing::UnorderedElementsAre("reshape", "transpose", "squeeze",
+                                                      "unsqueeze", "expand", "slice", "concat",
+                                                      "gather", "gather_elements", "take_row"));
 }
 
 // Operators that differ only in what they compute, not in how.

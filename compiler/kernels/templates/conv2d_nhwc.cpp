@@ -510,8 +510,11 @@ class Conv2dNhwcLowering {
 // fetched each line anew for every channel and took 1.3 times as long as one of 8.
 int64_t pixels_beside(const ConvProduct& p, const TargetInfo& t) {
   constexpr int64_t kWay = 4096, kLine = 64;  // of x86-64's, and as good a guess for others
-  const int64_t apart =
-      p.windows[1].stride * p.pixel(p.sources[0]) * static_cast<int64_t>(size_of(p.image->dtype));
+  // Of an image that is widened its copy counts, which has what is read of it.
+  const int64_t pixel = p.widens()
+                            ? p.channels * static_cast<int64_t>(size_of(kir::row_of(*p.fragment).a))
+                            : p.pixel(p.sources[0]) * static_cast<int64_t>(size_of(p.image->dtype));
+  const int64_t apart = p.windows[1].stride * pixel;
   const int64_t sets = kWay / std::max(kLine, std::gcd(apart, kWay));
   return sets * std::max<int64_t>(1, t.l1_bytes / kWay);
 }

@@ -76,7 +76,7 @@ int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t) {
 bool wants_blocks(const ConvProduct& p, const TargetInfo& t) {
   constexpr int64_t kLarge = 1 << 20;
   const int64_t panel_bytes = p.steps() * p.width * p.step_bytes();
-  const bool stays = t.knows_caches && t.l2_bytes >= kLarge && panel_bytes <= t.l2_bytes * 5 / 8;
+  const bool stays = t.knows_l2 && t.l2_bytes >= kLarge && panel_bytes <= t.l2_bytes * 5 / 8;
   return are_many(p, steps_that_fit(p, t)) && !stays;
 }
 

@@ -123,7 +123,8 @@ struct Product : PackedMatmul, Panels {
   bool converts() const { return !fragment && rhs->dtype != dtype; }
   // Whether rows are bytes that become i16 ahead of the product (widened_bytes.h).
   bool widens() const { return is_widened(fragment, lhs->dtype); }
-  // A share of the panels widens all rows: of too few, that is much of its work.
+  // A share of a block's panels widens all its rows, and converts each panel that it has a part of:
+  // of few panels, that is much of its work.
   bool has_few_panels() const { return panels() < 32; }
 };
 
@@ -222,13 +223,13 @@ class DenseLowering {
   int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
   // Names the block's tiles [first_tile, first_tile + own_tiles) that are this thread's of panel p,
-  // and each one's share of what is prefetched.
+  // those with whose first vector its stretch begins, and each one's share of what is prefetched.
   std::vector<StmtRef> own_tiles(int vectors) const {
     Dim begin = 0, end = Dim::symbol("tile_count");
     if (!split_rows_) {
       const Dim before = Dim::symbol("p") * end * p_.vectors;
-      begin = ir::max(ir::floordiv(Dim::symbol("own_begin") - before, vectors), 0);
-      end = ir::min(ir::floordiv(Dim::symbol("own_end") - before, vectors), end);
+      begin = ir::max(ir::ceildiv(Dim::symbol("own_begin") - before, vectors), 0);
+      end = ir::min(ir::ceildiv(Dim::symbol("own_end") - before, vectors), end);
     }
     std::vector<StmtRef> all = {
         kb::let_index("first_tile", kb::index(Dim::symbol("tile_begin") + begin)),
@@ -261,8 +262,12 @@ class DenseLowering {
       all_tiles =
           kb::if_then(kb::lt(1, extent), kb::seq({convert(p, vectors, k0, k_extent), tiles(true)}),
                       std::move(all_tiles));
-    if (p_.rounded && blocks_.count > 1) all.push_back(zero_sums(vectors));
-    all.push_back(kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles)));
+    StmtRef all_blocks = kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
+    if (p_.rounded && blocks_.count > 1)
+      all_blocks = kb::seq({zero_sums(vectors), std::move(all_blocks)});
+    // A stretch may begin behind the first vector of a panel's last tile.
+    all.push_back(split_rows_ ? std::move(all_blocks)
+                              : kb::if_then(kb::lt(0, extent), std::move(all_blocks)));
     return kb::seq(std::move(all));
   }
 
@@ -395,7 +400,8 @@ class DenseLowering {
   // Prefetches of what the epilogue behind the last block will touch, row by row with the first
   // bodies of the loop over k: all at once they would hold up the loads behind them.
   StmtRef ahead(const RowTiles::Tile& t, const Dim& p, int vectors, const Dim& body) const {
-    const int64_t bodies = std::max<int64_t>(1, blocks_.size / unroll_);
+    const int64_t last = p_.steps() - (blocks_.count - 1) * blocks_.size;
+    const int64_t bodies = std::max<int64_t>(1, last / unroll_);
     const int64_t rows = (t.rows + bodies - 1) / bodies;  // with each body
     std::vector<StmtRef> out;
     const auto add = [&](const BufferRef& b, const Dim& pitch, bool for_write) {
@@ -522,8 +528,14 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
   Lowered out = kernels_of_tails(w, c, p->rows, name, [&](int residue, const std::string& one) {
     return DenseLowering(w, *p, c, residue).run(one);
   });
+  const bool by_rows = knob_text(c, "split") == "rows";
   out.divisible =
-      knob_text(c, "split") == "rows" ? !p->converts() : !(p->widens() && p->has_few_panels());
+      by_rows ? !p->converts() : !((p->widens() || p->converts()) && p->has_few_panels());
+  if (const auto rows = p->rows.as_constant(); rows && !by_rows) {
+    const int64_t tiles =
+        std::max<int64_t>(1, ir::ceildiv(*rows, knob_int(c, "rows")).as_constant().value());
+    out.max_threads = static_cast<int>(std::min<int64_t>(tiles * p->panels(), 1 << 20));
+  }
   return out;
 }
 

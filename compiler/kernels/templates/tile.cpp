@@ -395,7 +395,7 @@ StmtRef RowTiles::in_even_shares(int64_t block_tiles, int64_t units,
   let("own_end", ir::min(last - begin * units, count * units), in_block);
   for (StmtRef& s : body()) in_block.push_back(std::move(s));
   all.push_back(kb::loop(LoopKind::kSerial, "block", 0,
-                         ir::ceildiv(last, height * units) - first_block,
+                         ir::min(ir::ceildiv(last, height * units) - first_block, last - first),
                          kb::seq(std::move(in_block))));
   return kb::seq(std::move(all));
 }

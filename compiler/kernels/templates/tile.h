@@ -228,8 +228,8 @@ class RowTiles {
   // Each thread's share of the work of all tiles, `units` for each, as blocks of at most
   // `block_tiles` tiles, one after the other, which are about equally high. In a block work is
   // ordered by unit and then by tile: "own_begin" and "own_end" name the thread's stretch of it, of
-  // a block that may be others', too; the other symbols are in_blocks'. Shares differ by less than
-  // a tile's unit, and a thread that has whole blocks reads no others' rows.
+  // a block that may be others', too; the other symbols are in_blocks'. Shares differ by one
+  // unit at most, and a thread that has whole blocks reads no others' rows.
   kir::StmtRef in_even_shares(int64_t block_tiles, int64_t units,
                               const std::function<std::vector<kir::StmtRef>()>& body) const;
   // First row and rows of each tile, of a number of rows that is known.

@@ -16,7 +16,7 @@ TEST(ImageSchedules, BlocksAreLeftOutWhereALargeL2IsKnown) {
   const Filter f{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 512, 512};
   TargetInfo t = mode().targets.front();
   EXPECT_GT(knob_int(default_of(f, t), "c_block"), 0) << "1 MiB is a guess";
-  t.knows_caches = true;
+  t.knows_l2 = true;
   EXPECT_EQ(knob_int(default_of(f, t), "c_block"), 0);
   t.l2_bytes = 512 << 10;
   EXPECT_GT(knob_int(default_of(f, t), "c_block"), 0);

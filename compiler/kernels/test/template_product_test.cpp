@@ -104,6 +104,23 @@ TEST_P(ProductTest, DenseOfBytesAsBytes) {
                          narrow_dense(target_), one_size, 4);
 }
 
+// No thread is woken for which there is no tile of a panel.
+TEST_P(ProductTest, DenseOfFewTilesIsForFewThreads) {
+  const int64_t panels =
+      ir::ceildiv(200, ir::parse_layout(dense_layout(target_, DType::kF32, 200))->width)
+          .as_constant()
+          .value();
+  ASSERT_GE(panels, 4);
+  const auto threads = [&](const Dim& m) {
+    const Workload w = dense_workload(target_, m, 12, 200, false);
+    const Template& t = *template_for(w, target_);
+    return t.lower(w, t.default_config(w, target_), target_, "f").max_threads;
+  };
+  EXPECT_EQ(threads(1), panels);
+  EXPECT_GE(threads(100), 2 * panels);
+  EXPECT_EQ(threads(kM), 0);
+}
+
 // The largest products in size: nothing saturates or wraps on the way. Behind a row's last element
 // the next row begins, and the weights that a group has for it are none: they are planted here.
 TEST_P(ProductTest, BytesAtTheirEnds) {

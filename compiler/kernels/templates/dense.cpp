@@ -262,12 +262,10 @@ class DenseLowering {
       all_tiles =
           kb::if_then(kb::lt(1, extent), kb::seq({convert(p, vectors, k0, k_extent), tiles(true)}),
                       std::move(all_tiles));
-    StmtRef all_blocks = kb::loop(LoopKind::kSerial, "kb", 0, blocks_.count, std::move(all_tiles));
-    if (p_.rounded && blocks_.count > 1)
-      all_blocks = kb::seq({zero_sums(vectors), std::move(all_blocks)});
-    // A stretch may begin behind the first vector of a panel's last tile.
-    all.push_back(split_rows_ ? std::move(all_blocks)
-                              : kb::if_then(kb::lt(0, extent), std::move(all_blocks)));
+    if (p_.rounded && blocks_.count > 1) all.push_back(zero_sums(vectors));
+    // A stretch may begin behind the first vector of a panel's last tile, and so have none of it.
+    const Dim blocks = split_rows_ ? Dim(blocks_.count) : ir::min(extent, 1) * blocks_.count;
+    all.push_back(kb::loop(LoopKind::kSerial, "kb", 0, blocks, std::move(all_tiles)));
     return kb::seq(std::move(all));
   }
 

@@ -223,7 +223,7 @@ class DenseLowering {
   int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
   // Names the block's tiles [first_tile, first_tile + own_tiles) that are this thread's of panel p,
-  // those with whose first vector its stretch begins, and each one's share of what is prefetched.
+  // those whose first vector lies in its stretch, and each one's share of what is prefetched.
   std::vector<StmtRef> own_tiles(int vectors) const {
     Dim begin = 0, end = Dim::symbol("tile_count");
     if (!split_rows_) {

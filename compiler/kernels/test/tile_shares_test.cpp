@@ -60,7 +60,7 @@ TEST(Shares, AreEvenAndLeaveNothing) {
             ++done[static_cast<size_t>(thread)];
           }
           EXPECT_LE(std::ranges::max(done) - std::ranges::min(done), 1);
-          // Blocks are about equally high, and their rows follow one another.
+          // There are no more blocks than needed, and their rows follow one another.
           int64_t blocks = 0;
           int32_t before = -1;
           for (const int32_t row : first) {

@@ -15,7 +15,8 @@
 //
 // Many rows are bound by arithmetic: each thread unpacks a piece of a panel, scale and all, into
 // scratch of its own, once for a block of row tiles, and multiplies as the template "dense" does
-// (tile.h), whose blocks, threads and tails are explained there.
+// (tile.h), whose blocks, threads and tails are explained there. A panel that two threads share is
+// unpacked by both.
 //
 // Where the product rounds its activations (activations = i8), a row's blocks become bytes with a
 // scale and a sum each, in scratch, by each thread for itself: that is little beside the columns.
@@ -92,7 +93,7 @@ class FloatLowering final : public BlockwiseLowering {
   }
 
  private:
-  StmtRef prepare(const Dim&) const override { return nullptr; }
+  StmtRef prepare() const override { return nullptr; }
 
   // ---- numbers as f32
 
@@ -260,11 +261,11 @@ class FloatLowering final : public BlockwiseLowering {
   int64_t blocks_of_piece() const { return (pieces_.size + p_.form.block - 1) / p_.form.block; }
 
   StmtRef panel() const override {
-    const Dim piece = Dim::symbol("kb"), extent = Dim::symbol("tile_count");
+    const Dim piece = Dim::symbol("kb");
     const bool even = pieces_.size * pieces_.count == k();
     const Dim rows = even ? Dim(pieces_.size) : ir::min(k() - piece * pieces_.size, pieces_.size);
     StmtRef all_tiles = tiles_.for_each(
-        Dim::symbol("tile_begin"), extent,
+        Dim::symbol("first_tile"), Dim::symbol("own_tiles"),
         [&](const RowTiles::Tile& t) { return tile(t, piece * pieces_.size, rows); },
         [&](const RowTiles::Tile& t) {
           return pieces_.count == 1 ? store_tile(t)
@@ -417,10 +418,14 @@ Lowered BlockwiseTemplate::lower(const Workload& w, const Config& c, const Targe
     return p->bytes ? lower_blockwise_bytes(w, *p, c, residue, one)
                     : FloatLowering(w, *p, c, residue).run(one);
   });
-  // Rows that are split have as many shares as there are tiles, whatever those of few rows are.
+  // Few rows are shared by panels alone, as one_kernel counts them, and unpacked in registers.
+  const auto rows = p->m.as_constant();
+  if (!p->bytes && rows && *rows <= knob_int(c, "few")) return out;
   const bool by_rows = knob_text(c, "split") == "rows";
-  if (by_rows) out.max_threads = 0;
-  out.divisible = !by_rows && !p->bytes;  // a share unpacks all weights, or rounds all rows
+  const int64_t panels = p->words.panels();
+  out.max_threads = most_threads(p->m, knob_int(c, "rows"), by_rows ? 1 : panels);
+  // A share unpacks all weights or each panel that it has a part of, or rounds all rows.
+  out.divisible = !by_rows && !p->bytes && !p->words.has_few_panels();
   return out;
 }
 

@@ -47,7 +47,7 @@ class ByteLowering final : public BlockwiseLowering {
 
   StmtRef panel() const override {
     return tiles_.for_each(
-        Dim::symbol("tile_begin"), Dim::symbol("tile_count"),
+        Dim::symbol("first_tile"), Dim::symbol("own_tiles"),
         [&](const RowTiles::Tile& t) { return tile(t); },
         [&](const RowTiles::Tile& t) { return store_tile(t); });
   }
@@ -64,9 +64,10 @@ class ByteLowering final : public BlockwiseLowering {
     return std::min(p_.form.blocks() * p_.form.block, (k() + 63) / 64 * 64);
   }
 
-  // Rounds the rows of a block of tiles that ends before tile `end`.
-  StmtRef prepare(const Dim& end) const override {
+  // Rounds all rows of a block of tiles, whichever are the thread's of one panel or another.
+  StmtRef prepare() const override {
     const Dim first = Dim::symbol("block_row"), b = Dim::symbol("x_b");
+    const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
     std::vector<StmtRef> row;
     if (whole_blocks() > 0)
       row.push_back(kb::loop(LoopKind::kSerial, "x_b", 0, whole_blocks(),

@@ -101,12 +101,24 @@ StmtRef BlockwiseLowering::store_row(const Dim& row, const std::function<ValueRe
 }
 
 StmtRef BlockwiseLowering::tiled() const {
-  return tiles_.in_blocks(block_tiles_, split_rows_, [&](const Dim& begin, const Dim& count) {
+  const int64_t panels = p_.words.panels();
+  const auto block = [&](const RowTiles::Range& own, std::vector<StmtRef> in_panel) {
     std::vector<StmtRef> in_block;
-    if (StmtRef rows = prepare(begin + count)) in_block.push_back(std::move(rows));
-    in_block.push_back(kb::loop(split_rows_ ? LoopKind::kSerial : LoopKind::kThread, "p", 0,
-                                p_.words.panels(), panel()));
+    if (StmtRef rows = prepare()) in_block.push_back(std::move(rows));
+    in_panel.push_back(panel());
+    in_block.push_back(kb::loop(LoopKind::kSerial, "p", own.begin, own.end - own.begin,
+                                kb::seq(std::move(in_panel))));
     return in_block;
+  };
+  if (split_rows_)
+    return tiles_.in_blocks(block_tiles_, [&] {
+      return block({0, panels}, RowTiles::all_tiles());
+    });
+  // A tile of the last panel takes as long as any, for words are packed in whole panels: a unit of
+  // work is a panel. Threads are at different blocks at a time. None waits for another, and what is
+  // made of a block, rounded rows and unpacked weights, lies in scratch of each thread's own.
+  return tiles_.in_even_shares(block_tiles_, panels, [&] {
+    return block(RowTiles::own_panels(1), RowTiles::own_tiles(1, 1));
   });
 }
 

@@ -34,16 +34,17 @@ int max_blockwise_rows(const BlockwiseProduct& p, const TargetInfo& t);
 kir::Function lower_blockwise_bytes(const Workload& w, const BlockwiseProduct& p, const Config& c,
                                     int residue, const std::string& name);
 
-// Blocks of row tiles by panels of columns, split over the threads.
+// Blocks of row tiles by panels of columns, in even shares for the threads or a range of the rows
+// for each.
 class BlockwiseLowering {
  public:
   BlockwiseLowering(const Workload& w, const BlockwiseProduct& p, const Config& c, int residue);
   virtual ~BlockwiseLowering() = default;
 
  protected:
-  // What is to be done for the rows of a block of tiles that ends before tile `end`; may be null.
-  virtual kir::StmtRef prepare(const Dim& end) const = 0;
-  // All tiles of a block by the panel "p".
+  // What a thread does for the rows of a block of tiles, in memory of its own; may be null.
+  virtual kir::StmtRef prepare() const = 0;
+  // The thread's tiles of a block (RowTiles::own_tiles) by the panel "p".
   virtual kir::StmtRef panel() const = 0;
   kir::StmtRef tiled() const;
 

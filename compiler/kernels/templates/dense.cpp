@@ -123,9 +123,6 @@ struct Product : PackedMatmul, Panels {
   bool converts() const { return !fragment && rhs->dtype != dtype; }
   // Whether rows are bytes that become i16 ahead of the product (widened_bytes.h).
   bool widens() const { return is_widened(fragment, lhs->dtype); }
-  // A share of a block's panels widens all its rows, and converts each panel that it has a part of:
-  // of few panels, that is much of its work.
-  bool has_few_panels() const { return panels() < 32; }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {
@@ -180,7 +177,7 @@ class DenseLowering {
     if (p_.rounded)
       for (StmtRef& s : p_.rounded->round()) body.push_back(std::move(s));
     const int64_t last = p_.panels() - 1;
-    const auto block = [&](const Dim& begin, const Dim& end) {
+    const auto block = [&](const RowTiles::Range& panels) {
       std::vector<StmtRef> in_block;
       if (widened_) in_block = widen_rows();
       StmtRef panel = panel_body(p_.vectors);
@@ -188,20 +185,16 @@ class DenseLowering {
         panel = last == 0 ? panel_body(p_.last_vectors())
                           : kb::if_then(kb::lt(Dim::symbol("p"), last), std::move(panel),
                                         panel_body(p_.last_vectors()));
-      in_block.push_back(kb::loop(LoopKind::kSerial, "p", begin, end - begin, std::move(panel)));
+      in_block.push_back(kb::loop(LoopKind::kSerial, "p", panels.begin, panels.end - panels.begin,
+                                  std::move(panel)));
       return in_block;
     };
     if (split_rows_) {
-      body.push_back(tiles_.in_blocks(block_tiles_, /*split=*/true, [&](const Dim&, const Dim&) {
-        return block(0, p_.panels());
-      }));
+      body.push_back(tiles_.in_blocks(block_tiles_, [&] { return block({0, p_.panels()}); }));
     } else {
       const int64_t vectors = last * p_.vectors + p_.last_vectors();
-      body.push_back(tiles_.in_even_shares(block_tiles_, vectors, [&] {
-        const Dim panel = Dim::symbol("tile_count") * p_.vectors;
-        return block(ir::floordiv(Dim::symbol("own_begin"), panel),
-                     ir::ceildiv(Dim::symbol("own_end"), panel));
-      }));
+      body.push_back(tiles_.in_even_shares(
+          block_tiles_, vectors, [&] { return block(RowTiles::own_panels(p_.vectors)); }));
     }
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
@@ -222,18 +215,11 @@ class DenseLowering {
   }
   int64_t lines_per_body() const { return lines_of(unroll_ * p_.width * p_.group, p_.rhs->dtype); }
 
-  // Names the block's tiles [first_tile, first_tile + own_tiles) that are this thread's of panel p,
-  // those whose first vector lies in its stretch, and each one's share of what is prefetched.
+  // Names this thread's tiles of panel p, of which the first `vectors` hold columns, and each one's
+  // share of what is prefetched.
   std::vector<StmtRef> own_tiles(int vectors) const {
-    Dim begin = 0, end = Dim::symbol("tile_count");
-    if (!split_rows_) {
-      const Dim before = Dim::symbol("p") * end * p_.vectors;
-      begin = ir::max(ir::ceildiv(Dim::symbol("own_begin") - before, vectors), 0);
-      end = ir::min(ir::ceildiv(Dim::symbol("own_end") - before, vectors), end);
-    }
-    std::vector<StmtRef> all = {
-        kb::let_index("first_tile", kb::index(Dim::symbol("tile_begin") + begin)),
-        kb::let_index("own_tiles", kb::index(end - begin))};
+    std::vector<StmtRef> all =
+        split_rows_ ? RowTiles::all_tiles() : RowTiles::own_tiles(p_.vectors, vectors);
     const Dim share = ir::ceildiv(lines_per_body(), ir::max(Dim::symbol("own_tiles"), 1));
     if (prefetch_) all.push_back(kb::let_index("share", kb::index(share)));
     return all;
@@ -529,10 +515,7 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
   const bool by_rows = knob_text(c, "split") == "rows";
   out.divisible =
       by_rows ? !p->converts() : !((p->widens() || p->converts()) && p->has_few_panels());
-  if (const auto rows = p->rows.as_constant(); rows && !by_rows) {
-    const int64_t height = knob_int(c, "rows"), tiles = (*rows + height - 1) / height;
-    out.max_threads = static_cast<int>(std::clamp<int64_t>(tiles * p->panels(), 1, 1 << 20));
-  }
+  if (!by_rows) out.max_threads = most_threads(p->rows, knob_int(c, "rows"), p->panels());
   return out;
 }
 

@@ -317,6 +317,13 @@ int residue_kernels(const std::string& tails, int64_t rows) {
   return divides && rows % count == 0 ? count : 0;
 }
 
+int most_threads(const Dim& m, int64_t rows, int64_t units) {
+  const auto known = m.as_constant();
+  if (!known) return 0;
+  const int64_t tiles = (*known + rows - 1) / rows;
+  return static_cast<int>(std::clamp<int64_t>(tiles * units, 1, 1 << 20));
+}
+
 RowTiles::RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix)
     : m_(m),
       rows_(rows),
@@ -354,20 +361,18 @@ Dim RowTiles::first_row(const Dim& tile) const {
   return tile * rows_;
 }
 
-StmtRef RowTiles::in_blocks(
-    int64_t block_tiles, bool split,
-    const std::function<std::vector<StmtRef>(const Dim& begin, const Dim& count)>& body) const {
-  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
-            count = Dim::symbol("tile_count");
+StmtRef RowTiles::in_blocks(int64_t block_tiles,
+                            const std::function<std::vector<StmtRef>()>& body) const {
+  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin");
   const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-  const Dim first = split ? ir::floordiv(count_ * thread, threads) : Dim(0);
-  const Dim last = split ? ir::floordiv(count_ * (thread + 1), threads) : count_;
+  const Dim first = ir::floordiv(count_ * thread, threads);
+  const Dim last = ir::floordiv(count_ * (thread + 1), threads);
   std::vector<StmtRef> in_block = {
       kb::let_index("tile_begin", kb::index(first + block * block_tiles)),
       kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles))),
       kb::let_index("block_row", kb::index(first_row(begin))),
   };
-  for (StmtRef& s : body(begin, count)) in_block.push_back(std::move(s));
+  for (StmtRef& s : body()) in_block.push_back(std::move(s));
   return kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles),
                   kb::seq(std::move(in_block)));
 }
@@ -398,6 +403,31 @@ StmtRef RowTiles::in_even_shares(int64_t block_tiles, int64_t units,
                          ir::min(ir::ceildiv(last, height * units) - first_block, last - first),
                          kb::seq(std::move(in_block))));
   return kb::seq(std::move(all));
+}
+
+RowTiles::Range RowTiles::own_panels(int64_t units) {
+  const Dim panel = Dim::symbol("tile_count") * units;
+  return {ir::floordiv(Dim::symbol("own_begin"), panel),
+          ir::ceildiv(Dim::symbol("own_end"), panel)};
+}
+
+namespace {
+
+std::vector<StmtRef> name_tiles(const Dim& begin, const Dim& end) {
+  return {kb::let_index("first_tile", kb::index(Dim::symbol("tile_begin") + begin)),
+          kb::let_index("own_tiles", kb::index(end - begin))};
+}
+
+}  // namespace
+
+std::vector<StmtRef> RowTiles::own_tiles(int64_t units, int64_t of_panel) {
+  const Dim count = Dim::symbol("tile_count"), before = Dim::symbol("p") * count * units;
+  return name_tiles(ir::max(ir::ceildiv(Dim::symbol("own_begin") - before, of_panel), 0),
+                    ir::min(ir::ceildiv(Dim::symbol("own_end") - before, of_panel), count));
+}
+
+std::vector<StmtRef> RowTiles::all_tiles() {
+  return name_tiles(0, Dim::symbol("tile_count"));
 }
 
 std::vector<std::pair<int64_t, int64_t>> RowTiles::known_tiles() const {

@@ -168,6 +168,9 @@ struct Panels {
   int last_vectors() const {
     return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
   }
+  // What a share of a block (RowTiles::in_even_shares) makes of all its rows, or of each panel that
+  // it has a part of, is much beside its own work where panels are few.
+  bool has_few_panels() const { return panels() < 32; }
   // Groups of rows; the last may not be full.
   int64_t steps() const { return (k + group - 1) / group; }
   // First element of step `step` of panel `panel`.
@@ -196,6 +199,10 @@ inline constexpr const char* kTailsMasked = "masked";    // full tiles; surplus 
 // "residue", k for "residue/k", 1 for the others; 0 if k is not a divisor between 1 and the rows.
 int residue_kernels(const std::string& tails, int64_t rows);
 
+// The most threads that have something to do where `m` rows are shared by tiles of so many, `units`
+// times each; 0 (any number) where m is not known.
+int most_threads(const Dim& m, int64_t rows, int64_t units);
+
 class RowTiles {
  public:
   // `m` rows in tiles of at most `rows`. By residue, `residue` is m mod residue_kernels().
@@ -217,14 +224,11 @@ class RowTiles {
   kir::StmtRef for_each(const Dim& begin, const Dim& extent,
                         const std::function<kir::StmtRef(const Tile&)>& body,
                         const std::function<kir::StmtRef(const Tile&)>& after) const;
-  // Blocks of `block_tiles` tiles, one after the other, each with the statements that `body` gives
-  // of its first tile and their number. With `split` each thread has a range of tiles of its own,
-  // else all have all. The symbols "tile_begin", "tile_count" and "block_row" name a block's first
-  // tile, its tiles and its first row.
-  kir::StmtRef in_blocks(
-      int64_t block_tiles, bool split,
-      const std::function<std::vector<kir::StmtRef>(const Dim& begin, const Dim& count)>& body)
-      const;
+  // A range of the tiles for each thread, as blocks of `block_tiles` tiles, one after the other.
+  // The symbols "tile_begin", "tile_count" and "block_row" name a block's first tile, its tiles and
+  // its first row.
+  kir::StmtRef in_blocks(int64_t block_tiles,
+                         const std::function<std::vector<kir::StmtRef>()>& body) const;
   // Each thread's share of the work of all tiles, `units` for each, as blocks of at most
   // `block_tiles` tiles, one after the other, which are about equally high. In a block work is
   // ordered by unit and then by tile: "own_begin" and "own_end" name the thread's stretch of it, of
@@ -232,6 +236,18 @@ class RowTiles {
   // unit at most, and a thread that has whole blocks reads no others' rows.
   kir::StmtRef in_even_shares(int64_t block_tiles, int64_t units,
                               const std::function<std::vector<kir::StmtRef>()>& body) const;
+  // Where a block's units are those of panels of columns, so many of each but the last, which may
+  // have fewer: the panels of which the thread has a part.
+  struct Range {
+    Dim begin, end;
+  };
+  static Range own_panels(int64_t units);
+  // Names the block's tiles [first_tile, first_tile + own_tiles) that are the thread's of panel
+  // "p", which has `of_panel` units: those whose first one lies in its stretch. There may be none,
+  // but where all panels have a single unit.
+  static std::vector<kir::StmtRef> own_tiles(int64_t units, int64_t of_panel);
+  // The same in in_blocks, where all tiles of a block are the thread's.
+  static std::vector<kir::StmtRef> all_tiles();
   // First row and rows of each tile, of a number of rows that is known.
   std::vector<std::pair<int64_t, int64_t>> known_tiles() const;
   // Row number r of a tile, kept inside the matrix for kTailsMasked.

@@ -102,6 +102,70 @@ TEST_P(BlockwiseTest, InSeveralPieces) {
   check_rows(Form{8, 16, 650, 20, true}, 6);
 }
 
+// An odd number of panels, the last of which is not full, in one block of rows and in several: a
+// stretch of the work begins and ends among the tiles of a panel.
+TEST_P(BlockwiseTest, InEvenShares) {
+  for (const auto& [n, panel] : {std::pair<int64_t, const char*>(37, "panel16x8"),
+                                 std::pair<int64_t, const char*>(107, "panel48x8")})
+    for (const bool bytes : {false, true})
+      for (const bool several : {false, true}) {
+        const Form f{4, 16, 24, n, true, bytes};
+        ReferenceHarness harness(workload(target_, "m", f, panel), target_);
+        Config config = harness.chosen()->default_config(harness.workload(), target_);
+        config["split"] = std::string("columns");
+        config["block_rows"] = int64_t{several ? 32 : 256};
+        config["tails"] = std::string(several ? "checked" : "even");
+        if (!bytes) {
+          config["few"] = int64_t{0};
+          config["k_block"] = int64_t{several ? 16 : 0};
+        }
+        SCOPED_TRACE(harness.workload().key + "\n" + to_json(config));
+        ASSERT_TRUE(harness.chosen()->valid(harness.workload(), config, target_));
+        harness.lower(config);
+        for (const int64_t m : {0, 1, 29, 131})
+          for (const int threads : {1, 2, 3, 8})
+            harness.run({m}, threads, static_cast<unsigned>(m), 5e-5, 0.25F);
+        if (HasFailure()) return;
+      }
+}
+
+// No thread is woken for which there is no tile of a panel.
+TEST_P(BlockwiseTest, OfFewTilesIsForFewThreads) {
+  for (const bool bytes : {false, true}) {
+    const Form f{4, 16, 16, 200, false, bytes};
+    const int64_t panels =
+        ir::ceildiv(f.n, ir::parse_layout(blockwise_layout(target_, f.bits, f.n))->width)
+            .as_constant()
+            .value();
+    ASSERT_GE(panels, 4);
+    const auto threads = [&](const char* m, const char* split) {
+      const Workload w = workload(target_, m, f);
+      const Template& t = *template_for(w, target_);
+      Config config = t.default_config(w, target_);
+      config["split"] = std::string(split);
+      return t.lower(w, config, target_, "f").max_threads;
+    };
+    EXPECT_EQ(threads("1", "columns"), panels);
+    EXPECT_GE(threads("100", "columns"), 2 * panels);
+    EXPECT_EQ(threads("100", "columns"), panels * threads("100", "rows"));
+    for (const char* split : {"columns", "rows"}) EXPECT_EQ(threads("m", split), 0) << split;
+  }
+}
+
+// A share unpacks each panel that it has a part of, but for few rows, which are unpacked as they
+// are multiplied, and rounds all rows.
+TEST_P(BlockwiseTest, OfManyPanelsIsDivisible) {
+  const auto divisible = [&](const char* m, int64_t n, bool bytes) {
+    const Workload w = workload(target_, m, Form{4, 16, 16, n, false, bytes});
+    const Template& t = *template_for(w, target_);
+    return t.lower(w, t.default_config(w, target_), target_, "f").divisible;
+  };
+  EXPECT_FALSE(divisible("m", 200, false)) << "few panels";
+  EXPECT_TRUE(divisible("m", 4096, false));
+  EXPECT_TRUE(divisible("1", 200, false)) << "few rows";
+  EXPECT_FALSE(divisible("m", 4096, true)) << "rounded rows";
+}
+
 // Weights that were packed for wider vectors, as a file for several levels has them.
 TEST_P(BlockwiseTest, InPanelsOfWiderVectors) {
   for (const char* panel : {"panel64", "panel48", "panel16"})

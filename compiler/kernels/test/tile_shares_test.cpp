@@ -74,5 +74,72 @@ TEST(Shares, AreEvenAndLeaveNothing) {
     }
 }
 
+// Panels of so many vectors each, the last one of fewer.
+struct Columns {
+  int64_t panels, vectors, last;
+};
+
+// Each tile of a panel counts how often it is done and notes by whom. The interpreter faults if two
+// threads do it.
+kir::Function noting_panels(int64_t block_tiles, const Columns& c) {
+  KernelBuilder k("panels");
+  const Dim m = k.symbol("m");
+  const RowTiles tiles(m, kRows, "even", 0, "m_");
+  const Dim p = Dim::symbol("p"), t = Dim::symbol("t"), all = ir::ceildiv(m, kRows) * c.panels;
+  const auto done = k.in_out("done", DType::kI32, all), who = k.in_out("who", DType::kI32, all);
+  const Dim place = (Dim::symbol("first_tile") + t) * c.panels + p;
+  const auto panel = [&](int64_t vectors) {
+    std::vector<kir::StmtRef> in_panel = RowTiles::own_tiles(c.vectors, vectors);
+    in_panel.push_back(kb::loop(
+        LoopKind::kSerial, "t", 0, Dim::symbol("own_tiles"),
+        kb::seq(
+            {kb::store(done, place, kb::add(kb::load(done, place), kb::integer(DType::kI32, 1))),
+             kb::store(who, place, kb::cast(DType::kI32, kb::index(Dim::symbol("thread"))))})));
+    return kb::seq(std::move(in_panel));
+  };
+  std::vector<kir::StmtRef> body = tiles.prologue();
+  body.push_back(tiles.in_even_shares(block_tiles, (c.panels - 1) * c.vectors + c.last, [&] {
+    const RowTiles::Range own = RowTiles::own_panels(c.vectors);
+    return std::vector{
+        kb::loop(LoopKind::kSerial, "p", own.begin, own.end - own.begin,
+                 kb::if_then(kb::lt(p, c.panels - 1), panel(c.vectors), panel(c.last)))};
+  }));
+  return k.body(std::move(body));
+}
+
+TEST(Shares, OfPanelsAreEvenToATile) {
+  for (const int64_t block_tiles : {3, 16})
+    for (const Columns& c : {Columns{1, 1, 1}, Columns{3, 1, 1}, Columns{3, 3, 1}, Columns{5, 3, 2},
+                             Columns{7, 2, 2}}) {
+      const kir::Function f = noting_panels(block_tiles, c);
+      ASSERT_EQ(kir::verify(f), "");
+      for (const int64_t m : {0, 1, 29, 131})
+        for (const int threads : {1, 2, 3, 8}) {
+          SCOPED_TRACE(::testing::Message()
+                       << block_tiles << " tiles, " << c.panels << " panels of " << c.vectors
+                       << " vectors, the last of " << c.last << ", " << m << " rows, " << threads
+                       << " threads");
+          const auto places = static_cast<size_t>((m + kRows - 1) / kRows * c.panels);
+          std::vector<int32_t> done(places), who(places, -1);
+          ASSERT_EQ(kir::Interpreter(f).run({{bytes_of(done), bytes_of(who)}}, {{m}}, threads), 0);
+          std::vector<int64_t> vectors(static_cast<size_t>(threads));
+          for (size_t i = 0; i < places; ++i) {
+            ASSERT_EQ(done[i], 1) << i;
+            const bool last = static_cast<int64_t>(i) % c.panels == c.panels - 1;
+            vectors[static_cast<size_t>(who[i])] += last ? c.last : c.vectors;
+          }
+          // Each end of a stretch is moved by less than a tile.
+          EXPECT_LE(std::ranges::max(vectors) - std::ranges::min(vectors), 2 * c.vectors - 1);
+        }
+    }
+}
+
+TEST(Shares, ThreadsAreNoMoreThanTiles) {
+  EXPECT_EQ(most_threads(29, kRows, 3), 24);
+  EXPECT_EQ(most_threads(1, kRows, 3), 3);
+  EXPECT_EQ(most_threads(0, kRows, 3), 1);
+  EXPECT_EQ(most_threads(Dim::symbol("m"), kRows, 3), 0);
+}
+
 }  // namespace
 }  // namespace nimble::kernels

@@ -424,8 +424,9 @@ Lowered BlockwiseTemplate::lower(const Workload& w, const Config& c, const Targe
   const bool by_rows = knob_text(c, "split") == "rows";
   const int64_t panels = p->words.panels();
   out.max_threads = most_threads(p->m, knob_int(c, "rows"), by_rows ? 1 : panels);
-  // A share unpacks all weights or each panel that it has a part of, or rounds all rows.
-  out.divisible = !by_rows && !p->bytes && !p->words.has_few_panels();
+  // By rows a share unpacks all weights, of bytes it rounds all rows. A panel that lies in two
+  // shares is unpacked by both, which is as much as two of its rows take.
+  out.divisible = !by_rows && !p->bytes;
   return out;
 }
 

@@ -123,6 +123,9 @@ struct Product : PackedMatmul, Panels {
   bool converts() const { return !fragment && rhs->dtype != dtype; }
   // Whether rows are bytes that become i16 ahead of the product (widened_bytes.h).
   bool widens() const { return is_widened(fragment, lhs->dtype); }
+  // A share of a block's panels widens all its rows, and converts each panel that it has a part of:
+  // of few panels, that is much of its work.
+  bool has_few_panels() const { return panels() < 32; }
 };
 
 std::optional<Product> analyse(const Workload& w, const TargetInfo& t) {

@@ -168,9 +168,6 @@ struct Panels {
   int last_vectors() const {
     return static_cast<int>((n - (panels() - 1) * width + lanes - 1) / lanes);
   }
-  // What a share of a block (RowTiles::in_even_shares) makes of all its rows, or of each panel that
-  // it has a part of, is much beside its own work where panels are few.
-  bool has_few_panels() const { return panels() < 32; }
   // Groups of rows; the last may not be full.
   int64_t steps() const { return (k + group - 1) / group; }
   // First element of step `step` of panel `panel`.

@@ -307,8 +307,8 @@ TEST(Precision, NetworksOfImagesAreTheirRoundedSelves) {
     Compiled compiled(m, c);
     const auto& statistics = compiled.report().statistics;
     const auto stored = statistics.find("store-images.values");
-    // The sum's operand, the pooling's and its result, and the concatenation's and its own; two
-    // of them once more, behind what is asserted of their extents.
+    // The input ahead of its transposition and behind it, the sum's operand, the pooling's and its
+    // result, the concatenation's and its own result.
     EXPECT_EQ(stored == statistics.end() ? 0 : stored->second,
               c.precision == passes::Precision::kBF16 ? 7 : 0);
     const ir::Module reference = rounded(m, c, kLastPass);

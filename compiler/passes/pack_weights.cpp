@@ -31,6 +31,7 @@
 #include "compiler/kernels/templates/blockwise.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/passes/lower_memory.h"
 #include "compiler/passes/passes.h"

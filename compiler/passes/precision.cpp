@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -53,13 +54,14 @@ const PrecisionRule* rule_of(Precision policy, ir::Packs packs) {
   return find_rule(kRules, policy, packs);
 }
 
-const StorageRule* storage_rule_of(Precision policy, ir::Packs packs) {
+const StorageRule* storage_rule_of(Precision policy) {
   static const std::vector<StorageRule> kRules = {
 #define NIMBLE_PRECISION_STORES(policy, packs, type) \
   {Precision::policy, ir::Packs::packs, DType::type},
 #include "compiler/passes/Precision.def"
   };
-  return find_rule(kRules, policy, packs);
+  const auto rule = std::ranges::find(kRules, policy, &StorageRule::policy);
+  return rule == kRules.end() ? nullptr : &*rule;
 }
 
 const ByteRule* byte_rule_of(Precision policy, ir::Packs packs) {

@@ -38,9 +38,9 @@ struct StorageRule {
   ir::Packs packs;
   DType type;
 };
-// How images between operators are stored that a convolution with such packs reads. Null where the
-// policy leaves them as they are.
-const StorageRule* storage_rule_of(Precision policy, ir::Packs packs);
+// How images between operators are stored, and which operators read them so. Null where the policy
+// leaves them as they are.
+const StorageRule* storage_rule_of(Precision policy);
 
 struct ByteRule {
   Precision policy;

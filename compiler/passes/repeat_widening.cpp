@@ -96,7 +96,7 @@ class Widening {
 }  // namespace
 
 ir::Module repeat_widening(const ir::Module& m, PassContext& context) {
-  const StorageRule* images = storage_rule_of(context.precision, ir::Packs::kFilters);
+  const StorageRule* images = storage_rule_of(context.precision);
   ir::Module out = m;
   for (auto& [name, f] : out.functions) {
     const Widening widening(*f, context.target_in(*f).is_gpu() ? nullptr : images);

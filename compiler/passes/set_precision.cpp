@@ -51,6 +51,7 @@
 #include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/passes/pack_weights.h"
 #include "compiler/passes/passes.h"
 #include "compiler/passes/support/has_kernel.h"

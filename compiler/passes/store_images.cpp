@@ -287,7 +287,7 @@ class Storing {
 }  // namespace
 
 ir::Module store_images(const ir::Module& m, PassContext& context) {
-  const StorageRule* rule = storage_rule_of(context.precision, ir::Packs::kFilters);
+  const StorageRule* rule = storage_rule_of(context.precision);
   if (!rule) return m;
   Storing storing(*rule, context);
   ir::Module out = m;

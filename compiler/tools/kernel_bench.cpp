@@ -26,6 +26,7 @@
 #include "compiler/ir/winograd.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"

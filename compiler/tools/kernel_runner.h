@@ -15,6 +15,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/template.h"
 #include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "vm/base/error.h"
 #include "vm/runtime/native_image.h"
 #include "vm/runtime/thread_pool.h"

@@ -7,6 +7,7 @@
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/attention_operands.h"
 #include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/passes/support/rewrite.h"
 #include "compiler/reference/reference.h"
 #include "vm/base/cpu.h"

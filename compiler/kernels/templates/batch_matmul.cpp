@@ -15,6 +15,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/matmul_operands.h"
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -149,12 +150,10 @@ class BatchLowering {
         return p_.n - p * width_ - v * p_.lanes;
       };
     product.k_extent = p_.k;
-    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    StmtRef keep = kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                            kb::loop(LoopKind::kUnroll, "c_v", 0, vectors_,
-                                     kb::store(sums_, r * width_ + v * p_.lanes,
-                                               kb::reg(accumulators_, r * vectors_ + v))));
-    return kb::seq({tile_zero(product, "i_"), tile_product(product, "i_"), std::move(keep)});
+    return kb::seq(
+        {tile_zero(product, "i_"), tile_product(product, "i_"),
+         keep_sums(accumulators_, t.rows, vectors_, sums_,
+                   [&](const Dim& r, const Dim& v) { return r * width_ + v * p_.lanes; })});
   }
 
   StmtRef epilogue(const RowTiles::Tile& t, const Dim& p) {

@@ -15,8 +15,8 @@
 //
 // Many rows are bound by arithmetic: each thread unpacks a piece of a panel, scale and all, into
 // scratch of its own, once for a block of row tiles, and multiplies as the template "dense" does
-// (tile.h), whose blocks, threads and tails are explained there. A panel that two threads share is
-// unpacked by both.
+// (tile.h, row_tiles.h), whose blocks, threads and tails are explained there. A panel that two
+// threads share is unpacked by both.
 //
 // Where the product rounds its activations (activations = i8), a row's blocks become bytes with a
 // scale and a sum each, in scratch, by each thread for itself: that is little beside the columns.
@@ -71,8 +71,7 @@ class FloatLowering final : public BlockwiseLowering {
         kb::buffer("totals", Scope::kRegister, DType::kF32, std::max(few_, 1) * vectors_, lanes_);
     panel_ = kb::buffer("panel", Scope::kRegister, DType::kF32, vectors_, lanes_);
     all_wait_ = pieces_.count > 1;
-    sums_ =
-        thread_scratch("sums", DType::kF32, (all_wait_ ? block_tiles_ * rows_ : rows_) * width_);
+    sums_ = thread_scratch("sums", DType::kF32, (all_wait_ ? block_rows() : rows_) * width_);
     // A block may be far longer than k.
     const int64_t unpacked =
         std::min(blocks_of_piece() * p.form.block, p.form.words() * p.form.per_word());
@@ -93,7 +92,7 @@ class FloatLowering final : public BlockwiseLowering {
   }
 
  private:
-  StmtRef prepare() const override { return nullptr; }
+  std::vector<StmtRef> prepare() const override { return {}; }
 
   // ---- numbers as f32
 
@@ -265,7 +264,7 @@ class FloatLowering final : public BlockwiseLowering {
     const bool even = pieces_.size * pieces_.count == k();
     const Dim rows = even ? Dim(pieces_.size) : ir::min(k() - piece * pieces_.size, pieces_.size);
     StmtRef all_tiles = tiles_.for_each(
-        Dim::symbol("first_tile"), Dim::symbol("own_tiles"),
+        RowTiles::first_own(), RowTiles::own_count(),
         [&](const RowTiles::Tile& t) { return tile(t, piece * pieces_.size, rows); },
         [&](const RowTiles::Tile& t) {
           return pieces_.count == 1 ? store_tile(t)
@@ -321,15 +320,11 @@ class FloatLowering final : public BlockwiseLowering {
     product.rhs_index = [&](const Dim& v, const Dim& q) { return q * width_ + v * lanes_; };
     product.k_extent = rows;
     std::vector<StmtRef> all = {tile_zero(product, "i_")};
-    if (pieces_.count > 1) {
-      const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+    if (pieces_.count > 1)
       all.push_back(kb::if_then(
           kb::lt(0, Dim::symbol("kb")),
-          kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                   kb::loop(LoopKind::kUnroll, "c_v", 0, vectors_,
-                            kb::set_reg(accumulators_, r * vectors_ + v,
-                                        kb::load(sums_, sums_at(t, r, v * lanes_), lanes_))))));
-    }
+          resume_sums(accumulators_, t.rows, vectors_, sums_,
+                      [&](const Dim& r, const Dim& v) { return sums_at(t, r, v * lanes_); })));
     all.push_back(tile_product(product, "i_"));
     all.push_back(keep_tile(t, accumulators_));
     return kb::seq(std::move(all));
@@ -351,11 +346,7 @@ bool BlockwiseTemplate::accepts(const Workload& w, const TargetInfo& t) const {
 std::vector<Knob> BlockwiseTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse_blockwise(w, t);
   NIMBLE_CHECK(p, "workload {} is not for blockwise", w.key);
-  const int most = max_blockwise_rows(*p, t);
-  Knob rows{"rows", {}, /*tile=*/true};
-  for (int64_t r : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 20, 24})
-    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
-  std::vector<Knob> all = {std::move(rows),
+  std::vector<Knob> all = {product_rows_knob(max_blockwise_rows(*p, t)),
                            int_knob("words", {1, 2, 4}),
                            int_knob("block_rows", {32, 64, 128}),
                            {"split", {"columns", "rows"}},

@@ -19,7 +19,7 @@ class ByteLowering final : public BlockwiseLowering {
  public:
   ByteLowering(const Workload& w, const BlockwiseProduct& p, const Config& c, int residue)
       : BlockwiseLowering(w, p, c, residue) {
-    const int64_t rows = block_tiles_ * rows_;
+    const int64_t rows = block_rows();
     int most = rows_ * vectors_;
     for (int r = 1; r <= rows_; ++r) most = std::max(most, r * vectors_ * parts(r));
     accumulators_ = kb::buffer("acc", Scope::kRegister, DType::kI32, most, lanes_);
@@ -47,7 +47,7 @@ class ByteLowering final : public BlockwiseLowering {
 
   StmtRef panel() const override {
     return tiles_.for_each(
-        Dim::symbol("first_tile"), Dim::symbol("own_tiles"),
+        RowTiles::first_own(), RowTiles::own_count(),
         [&](const RowTiles::Tile& t) { return tile(t); },
         [&](const RowTiles::Tile& t) { return store_tile(t); });
   }
@@ -65,23 +65,21 @@ class ByteLowering final : public BlockwiseLowering {
   }
 
   // Rounds all rows of a block of tiles, whichever are the thread's of one panel or another.
-  StmtRef prepare() const override {
-    const Dim first = Dim::symbol("block_row"), b = Dim::symbol("x_b");
-    const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
+  std::vector<StmtRef> prepare() const override {
+    const Dim b = Dim::symbol("x_b");
     std::vector<StmtRef> row;
     if (whole_blocks() > 0)
       row.push_back(kb::loop(LoopKind::kSerial, "x_b", 0, whole_blocks(),
                              round_block(b, p_.form.block, "x_")));
     if (const int64_t rest = k() % p_.form.block; rest > 0)
       row.push_back(round_block(whole_blocks(), rest, "y_"));
-    return kb::loop(LoopKind::kSerial, "x_r", 0, ir::min(tiles_.first_row(end), p_.m) - first,
-                    kb::seq(std::move(row)));
+    return {kb::loop(LoopKind::kSerial, "x_r", 0, tiles_.block_rows(), kb::seq(std::move(row)))};
   }
 
   // `count` elements of a row, and zeros up to a whole word.
   StmtRef round_block(const Dim& block, int64_t count, const std::string& prefix) const {
     const Dim row = Dim::symbol("x_r");
-    const Dim from = (Dim::symbol("block_row") + row) * k() + block * p_.form.block;
+    const Dim from = (RowTiles::block_row() + row) * k() + block * p_.form.block;
     const Dim to = row * padded() + block * p_.form.block;
     const Dim of_block = row * p_.form.blocks() + block;
     const int64_t per_word = p_.form.per_word();
@@ -148,7 +146,7 @@ class ByteLowering final : public BlockwiseLowering {
 
   // The row of the rounded ones that is row r of a tile.
   Dim rounded_row(const RowTiles::Tile& t, int r) const {
-    return tiles_.row_of(t, r) - Dim::symbol("block_row");
+    return tiles_.row_of(t, r) - RowTiles::block_row();
   }
 
   StmtRef block_product(const RowTiles::Tile& t, const Dim& block, int64_t words,

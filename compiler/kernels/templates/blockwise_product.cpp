@@ -56,10 +56,11 @@ BlockwiseLowering::BlockwiseLowering(const Workload& w, const BlockwiseProduct& 
       width_(p.words.width),
       words_of_block_(p.form.block / p.form.per_word()),
       rows_(static_cast<int>(knob_int(c, "rows"))),
-      block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
+      sharing_{.by_rows = knob_text(c, "split") == "rows",
+               .block_tiles = std::max<int64_t>(1, knob_int(c, "block_rows") / rows_),
+               .panels = p.words.panels()},
       tiles_(p.m, rows_, knob_text(c, "tails"), residue, "m_"),
-      words_(knob_int(c, "words")),
-      split_rows_(knob_text(c, "split") == "rows") {}
+      words_(knob_int(c, "words")) {}
 
 int64_t BlockwiseLowering::words_of_body(int64_t words) const {
   int64_t n = std::clamp<int64_t>(words_, 1, words);
@@ -100,30 +101,18 @@ StmtRef BlockwiseLowering::store_row(const Dim& row, const std::function<ValueRe
   return kb::if_then(kb::lt(p, full), stores(false), stores(true));
 }
 
+// A tile of the last panel takes as long as any, for words are packed in whole panels: a unit of
+// work is a panel. Threads are at different blocks at a time. None waits for another, and what is
+// made of a block, rounded rows and unpacked weights, lies in scratch of each thread's own.
 StmtRef BlockwiseLowering::tiled() const {
-  const int64_t panels = p_.words.panels();
-  const auto block = [&](const RowTiles::Range& own, std::vector<StmtRef> in_panel) {
-    std::vector<StmtRef> in_block;
-    if (StmtRef rows = prepare()) in_block.push_back(std::move(rows));
-    in_panel.push_back(panel());
-    in_block.push_back(kb::loop(LoopKind::kSerial, "p", own.begin, own.end - own.begin,
-                                kb::seq(std::move(in_panel))));
-    return in_block;
-  };
-  if (split_rows_)
-    return tiles_.in_blocks(block_tiles_, [&] {
-      return block({0, panels}, RowTiles::all_tiles());
-    });
-  // A tile of the last panel takes as long as any, for words are packed in whole panels: a unit of
-  // work is a panel. Threads are at different blocks at a time. None waits for another, and what is
-  // made of a block, rounded rows and unpacked weights, lies in scratch of each thread's own.
-  return tiles_.in_even_shares(block_tiles_, panels, [&] {
-    return block(RowTiles::own_panels(1), RowTiles::own_tiles(1, 1));
-  });
+  std::vector<StmtRef> in_panel = RowTiles::own_tiles(sharing_, sharing_.units);
+  in_panel.push_back(panel());
+  return tiles_.shared(
+      sharing_, [&] { return prepare(); }, kb::seq(std::move(in_panel)));
 }
 
 Dim BlockwiseLowering::sums_at(const RowTiles::Tile& t, const Dim& row, const Dim& column) const {
-  const Dim first = all_wait_ ? t.row - Dim::symbol("block_row") : Dim(0);
+  const Dim first = all_wait_ ? t.row - RowTiles::block_row() : Dim(0);
   return (first + row) * width_ + column;
 }
 
@@ -137,11 +126,8 @@ StmtRef BlockwiseLowering::store_tile(const RowTiles::Tile& t) const {
 }
 
 StmtRef BlockwiseLowering::keep_tile(const RowTiles::Tile& t, const BufferRef& registers) const {
-  const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-  return kb::loop(
-      LoopKind::kUnroll, "c_r", 0, t.rows,
-      kb::loop(LoopKind::kUnroll, "c_v", 0, vectors_,
-               kb::store(sums_, sums_at(t, r, v * lanes_), kb::reg(registers, r * vectors_ + v))));
+  return keep_sums(registers, t.rows, vectors_, sums_,
+                   [&](const Dim& r, const Dim& v) { return sums_at(t, r, v * lanes_); });
 }
 
 }  // namespace nimble::kernels

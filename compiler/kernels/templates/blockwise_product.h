@@ -9,6 +9,7 @@
 
 #include "compiler/ir/blockwise.h"
 #include "compiler/kernels/templates/frame.h"
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/tile.h"
 
 namespace nimble::kernels {
@@ -42,13 +43,14 @@ class BlockwiseLowering {
   virtual ~BlockwiseLowering() = default;
 
  protected:
-  // What a thread does for the rows of a block of tiles, in memory of its own; may be null.
-  virtual kir::StmtRef prepare() const = 0;
+  // What a thread does ahead for the rows of a block of tiles, in memory of its own.
+  virtual std::vector<kir::StmtRef> prepare() const = 0;
   // The thread's tiles of a block (RowTiles::own_tiles) by the panel "p".
   virtual kir::StmtRef panel() const = 0;
   kir::StmtRef tiled() const;
 
   int64_t k() const { return p_.form.k; }
+  int64_t block_rows() const { return sharing_.block_tiles * rows_; }
   int64_t whole_blocks() const { return k() / p_.form.block; }
   // "name3".
   static std::string numbered(const std::string& name, int64_t i) {
@@ -82,14 +84,13 @@ class BlockwiseLowering {
   int64_t width_;           // columns of a panel as tiles take it
   int64_t words_of_block_;  // of a column
   int rows_;                // of a tile
-  int64_t block_tiles_;
+  RowTiles::Sharing sharing_;
   RowTiles tiles_;
   bool all_wait_ = false;
   kir::BufferRef sums_;
 
  private:
   int64_t words_;
-  bool split_rows_;
 };
 
 }  // namespace nimble::kernels

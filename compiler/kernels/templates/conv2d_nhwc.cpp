@@ -63,6 +63,7 @@
 #include "compiler/kernels/templates/conv_product.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tile_border.h"
@@ -153,9 +154,7 @@ class Conv2dNhwcLowering {
       first_tile_ = bind("first_tile", at[pixels + 2] * kTilesOfLine);
       tile_count_ = bind("tile_count", ir::min(tiles_.count() - first_tile_, kTilesOfLine));
       first_pixel_ = bind("first_pixel", tiles_.first_row(first_tile_));
-      pixels_ =
-          bind("pixels", ir::min(tiles_.first_row(first_tile_ + tile_count_), horizontal_.out) -
-                             first_pixel_);
+      pixels_ = bind("pixels", tiles_.edge(first_tile_ + tile_count_) - first_pixel_);
     }
 
     const int64_t last = p_.panels() - 1;
@@ -413,11 +412,8 @@ class Conv2dNhwcLowering {
 
   // Stores the sums of a tile, whose pixel 0 is the scratch's.
   StmtRef store_sums(int rows, int vectors) const {
-    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    return kb::loop(LoopKind::kUnroll, "c_r", 0, rows,
-                    kb::loop(LoopKind::kUnroll, "c_v", 0, vectors,
-                             kb::store(sums_, r * p_.width + v * p_.lanes,
-                                       kb::reg(accumulators_, r * vectors + v))));
+    return keep_sums(accumulators_, rows, vectors, sums_,
+                     [&](const Dim& r, const Dim& v) { return r * p_.width + v * p_.lanes; });
   }
 
   // The product of a tile of so many pixels, but for its left-hand side and where operands lie.

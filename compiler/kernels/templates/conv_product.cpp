@@ -6,6 +6,7 @@
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
 #include "compiler/kernels/templates/knobs.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/templates/tiled_product.h"
 
 namespace nimble::kernels {
@@ -70,7 +71,7 @@ int64_t steps_that_fit(const ConvProduct& p, const TargetInfo& t) {
 }
 
 // An L2 of 1 MiB keeps a panel for all tiles of an item, and blocks only move sums: on a Zen 4
-// ResNet-50's and VGG-16's 3 x 3 of 256 and 512 channels take 8 to 18 % less time without. One of
+// ResNet-50's and VGG-16's 3 x 3 of 256 and 512 channels take 6 to 19 % less time without. One of
 // half the size, with panels as large against it, loses as much without them (Zen 3), and code for
 // any machine may come to run there.
 bool wants_blocks(const ConvProduct& p, const TargetInfo& t) {

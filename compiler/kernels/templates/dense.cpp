@@ -57,7 +57,9 @@
 #include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/templates/packed_matmul.h"
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/tiled_product.h"
@@ -93,21 +95,6 @@ std::string groupwise_layout(const TargetInfo& t, int64_t n, int64_t most) {
   ir::Layout widened = *ir::parse_layout(layout);
   widened.group = group_of(fragments_for(bytes).back());
   return widened.str();
-}
-
-DType rows_type(const TargetInfo& t, DType weights, bool in_groups) {
-  const auto fragment = fragment_of(weights);
-  if (!fragment) return sum_of(weights);
-  const kir::FragmentRow& row = kir::row_of(*fragment);
-  const bool multiplied = kir::is_taken(row, t) || tile_fragment_of(t, row.a, row.b, row.sum);
-  if (row.feature.empty() && !(multiplied && in_groups)) return row.sum;
-  return row.a;
-}
-
-int64_t weight_bound(const TargetInfo& t, DType rows, DType weights, int64_t most) {
-  if (!fragment_of(rows, weights, sum_of(weights))) return 0;
-  const auto fragment = packing_fragment(t, weights, most);
-  return fragment ? kir::row_of(*fragment).within : 0;
 }
 
 namespace {
@@ -159,46 +146,33 @@ class DenseLowering {
         p_(p),
         rows_(static_cast<int>(knob_int(c, "rows"))),
         unroll_(static_cast<int>(knob_int(c, "unroll"))),
-        split_rows_(knob_text(c, "split") == "rows"),
         prefetch_(knob_text(c, "prefetch") == "spread" && p.stored == p.width),
         ahead_(knob_text(c, "ahead") == "epilogue"),
         blocks_(blocks_of(p, c)),
-        block_tiles_(std::max<int64_t>(1, knob_int(c, "block_rows") / rows_)),
+        sharing_{.by_rows = knob_text(c, "split") == "rows",
+                 .block_tiles = std::max<int64_t>(1, knob_int(c, "block_rows") / rows_),
+                 .panels = p.panels(),
+                 .units = p.vectors,
+                 .of_last = p.last_vectors()},
         tiles_(p.rows, rows_, knob_text(c, "tails"), residue, "m_") {
     accumulators_ = kb::buffer("acc", Scope::kRegister, p.dtype, rows_ * p.vectors, p.lanes);
     panel_ = panel_registers(p.dtype, p.vectors, p.lanes, p.fragment);
-    const int64_t waiting = blocks_.count > 1 ? block_tiles_ * rows_ : rows_;
+    const int64_t block_rows = sharing_.block_tiles * rows_;
+    const int64_t waiting = blocks_.count > 1 ? block_rows : rows_;
     sums_ = thread_scratch("sums", p.rounded ? DType::kF32 : p.dtype, waiting * p.width);
     if (p.converts()) converted_ = thread_scratch("converted", p.dtype, blocks_.size * p.width);
     if (p.widens())
-      widened_ = thread_scratch("widened", kir::row_of(*p.fragment).a,
-                                ir::min(p.rows, block_tiles_ * rows_) * p.k);
+      widened_ =
+          thread_scratch("widened", kir::row_of(*p.fragment).a, ir::min(p.rows, block_rows) * p.k);
   }
 
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> body = tiles_.prologue();
     if (p_.rounded)
       for (StmtRef& s : p_.rounded->round()) body.push_back(std::move(s));
-    const int64_t last = p_.panels() - 1;
-    const auto block = [&](const RowTiles::Range& panels) {
-      std::vector<StmtRef> in_block;
-      if (widened_) in_block = widen_rows();
-      StmtRef panel = panel_body(p_.vectors);
-      if (p_.last_vectors() < p_.vectors)
-        panel = last == 0 ? panel_body(p_.last_vectors())
-                          : kb::if_then(kb::lt(Dim::symbol("p"), last), std::move(panel),
-                                        panel_body(p_.last_vectors()));
-      in_block.push_back(kb::loop(LoopKind::kSerial, "p", panels.begin, panels.end - panels.begin,
-                                  std::move(panel)));
-      return in_block;
-    };
-    if (split_rows_) {
-      body.push_back(tiles_.in_blocks(block_tiles_, [&] { return block({0, p_.panels()}); }));
-    } else {
-      const int64_t vectors = last * p_.vectors + p_.last_vectors();
-      body.push_back(tiles_.in_even_shares(
-          block_tiles_, vectors, [&] { return block(RowTiles::own_panels(p_.vectors)); }));
-    }
+    body.push_back(tiles_.shared(
+        sharing_, [&] { return widened_ ? widen_rows() : std::vector<StmtRef>(); },
+        p_.last_apart(Dim::symbol("p"), [&](int vectors) { return panel_body(vectors); })));
     std::vector<BufferRef> scratch = {sums_};
     if (converted_) scratch.push_back(converted_);
     if (widened_) scratch.push_back(widened_);
@@ -221,23 +195,22 @@ class DenseLowering {
   // Names this thread's tiles of panel p, of which the first `vectors` hold columns, and each one's
   // share of what is prefetched.
   std::vector<StmtRef> own_tiles(int vectors) const {
-    std::vector<StmtRef> all =
-        split_rows_ ? RowTiles::all_tiles() : RowTiles::own_tiles(p_.vectors, vectors);
-    const Dim share = ir::ceildiv(lines_per_body(), ir::max(Dim::symbol("own_tiles"), 1));
+    std::vector<StmtRef> all = RowTiles::own_tiles(sharing_, vectors);
+    const Dim share = ir::ceildiv(lines_per_body(), ir::max(RowTiles::own_count(), 1));
     if (prefetch_) all.push_back(kb::let_index("share", kb::index(share)));
     return all;
   }
 
   // This thread's tiles of panel p, of which the first `vectors` hold columns.
   StmtRef panel_body(int vectors) {
-    const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = Dim::symbol("own_tiles");
+    const Dim p = Dim::symbol("p"), kblock = Dim::symbol("kb"), extent = RowTiles::own_count();
     std::vector<StmtRef> all = own_tiles(vectors);
     const Dim k0 = kblock * blocks_.size;
     const bool even = blocks_.size * blocks_.count == p_.steps();
     const Dim k_extent = even ? Dim(blocks_.size) : ir::min(p_.steps() - k0, blocks_.size);
     const auto tiles = [&](bool converted) {
       return tiles_.for_each(
-          Dim::symbol("first_tile"), extent,
+          RowTiles::first_own(), extent,
           [&](const RowTiles::Tile& t) { return tile(t, p, vectors, k0, k_extent, converted); },
           [&](const RowTiles::Tile& t) {
             StmtRef finish = epilogue(t, p, vectors);
@@ -253,16 +226,16 @@ class DenseLowering {
                       std::move(all_tiles));
     if (p_.rounded && blocks_.count > 1) all.push_back(zero_sums(vectors));
     // A stretch may begin behind the first vector of a panel's last tile, and so have none of it.
-    const Dim blocks = split_rows_ ? Dim(blocks_.count) : ir::min(extent, 1) * blocks_.count;
+    const Dim blocks = sharing_.by_rows ? Dim(blocks_.count) : ir::min(extent, 1) * blocks_.count;
     all.push_back(kb::loop(LoopKind::kSerial, "kb", 0, blocks, std::move(all_tiles)));
     return kb::seq(std::move(all));
   }
 
   // The sums of the rows of a panel's tiles, of no group yet.
   StmtRef zero_sums(int vectors) const {
-    const Dim r = Dim::symbol("z_r"), v = Dim::symbol("z_v"), begin = Dim::symbol("first_tile");
-    const Dim first = tiles_.first_row(begin) - Dim::symbol("block_row");
-    const Dim rows = tiles_.first_row(begin + Dim::symbol("own_tiles")) - tiles_.first_row(begin);
+    const Dim r = Dim::symbol("z_r"), v = Dim::symbol("z_v"), begin = RowTiles::first_own();
+    const Dim first = tiles_.first_row(begin) - RowTiles::block_row();
+    const Dim rows = tiles_.first_row(begin + RowTiles::own_count()) - tiles_.first_row(begin);
     StmtRef one = kb::store(sums_, (first + r) * p_.width + v * p_.lanes,
                             kb::number(DType::kF32, 0, p_.lanes));
     return kb::loop(LoopKind::kSerial, "z_r", 0, rows,
@@ -291,11 +264,9 @@ class DenseLowering {
 
   // The rows of a block of tiles, as i16.
   std::vector<StmtRef> widen_rows() const {
-    const Dim first = Dim::symbol("block_row"), count = Dim::symbol("widened_count");
-    const Dim end = Dim::symbol("tile_begin") + Dim::symbol("tile_count");
-    const Dim rows = ir::min(tiles_.first_row(end), p_.rows) - first;
+    const Dim first = RowTiles::block_row(), count = Dim::symbol("widened_count");
     return {
-        kb::let_index("widened_count", kb::index(rows * p_.k)),
+        kb::let_index("widened_count", kb::index(tiles_.block_rows() * p_.k)),
         widen(p_.lhs, first * p_.k, widened_, 0, count, p_.lanes * group_of(p_.fragment), "w_i")};
   }
 
@@ -321,7 +292,7 @@ class DenseLowering {
 
   // First element of a tile's sums in the scratch.
   Dim sums_at(const RowTiles::Tile& t, const Dim& row, const Dim& column) const {
-    const Dim first = blocks_.count > 1 ? t.row - Dim::symbol("block_row") : Dim(0);
+    const Dim first = blocks_.count > 1 ? t.row - RowTiles::block_row() : Dim(0);
     return (first + row) * p_.width + column;
   }
 
@@ -340,7 +311,7 @@ class DenseLowering {
     product.panel = panel_;
     product.lhs = widened_ ? widened_ : p_.lhs;
     product.rhs = converted ? converted_ : p_.rhs;
-    const Dim first_row = widened_ ? Dim::symbol("block_row") : Dim(0);
+    const Dim first_row = widened_ ? RowTiles::block_row() : Dim(0);
     product.lhs_index = [&](const Dim& r, const Dim& k) {
       const Dim row = tiles_.row_of(t, r) - first_row;
       if (p_.rounded) return p_.rounded->place(row, Dim::symbol("kb")) + k * p_.group;
@@ -367,20 +338,14 @@ class DenseLowering {
         return kb::seq(std::move(at_body));
       };
 
-    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    auto each = [&](StmtRef s) {
-      return kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                      kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(s)));
-    };
-    const Dim element = r * vectors + v, place = sums_at(t, r, v * p_.lanes);
+    const SumPlace place = [&](const Dim& r, const Dim& v) { return sums_at(t, r, v * p_.lanes); };
     std::vector<StmtRef> all = {tile_zero(product, "i_")};
     if (blocks_.count > 1 && !p_.rounded)
-      all.push_back(
-          kb::if_then(kb::lt(0, Dim::symbol("kb")),
-                      each(kb::set_reg(accumulators_, element, kb::load(sums_, place, p_.lanes)))));
+      all.push_back(kb::if_then(kb::lt(0, Dim::symbol("kb")),
+                                resume_sums(accumulators_, t.rows, vectors, sums_, place)));
     all.push_back(tile_product(product, "i_"));
     all.push_back(p_.rounded ? add_group(t, p, vectors)
-                             : each(kb::store(sums_, place, kb::reg(accumulators_, element))));
+                             : keep_sums(accumulators_, t.rows, vectors, sums_, place));
     return kb::seq(std::move(all));
   }
 
@@ -426,18 +391,15 @@ class DenseLowering {
                         });
       return kb::loop(LoopKind::kSerial, "e_r", 0, t.valid, std::move(row));
     };
-    const int64_t full = p_.n / p_.width;
-    if (vectors < p_.vectors || full == 0) return row_stores(true);
-    if (full == p_.panels() || p_.last_vectors() < p_.vectors) return row_stores(false);
-    return kb::if_then(kb::lt(p, full), row_stores(false), row_stores(true));
+    return p_.by_fullness(p, vectors, row_stores);
   }
 
   const Workload& w_;
   const Product& p_;
   int rows_, unroll_;
-  bool split_rows_, prefetch_, ahead_;
+  bool prefetch_, ahead_;
   KBlocks blocks_;
-  int64_t block_tiles_;
+  RowTiles::Sharing sharing_;
   RowTiles tiles_;
   BufferRef accumulators_, panel_, sums_;
   BufferRef converted_;  // null if the weights are multiplied as they are
@@ -453,15 +415,11 @@ bool DenseTemplate::accepts(const Workload& w, const TargetInfo& t) const {
 std::vector<Knob> DenseTemplate::knobs(const Workload& w, const TargetInfo& t) const {
   const auto p = analyse(w, t);
   NIMBLE_CHECK(p, "workload {} is not for dense", w.key);
-  const int most = max_tile_rows(t, p->vectors);
-  Knob rows{"rows", {}, /*tile=*/true};
-  for (int64_t r : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 20, 24})
-    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
   Knob k_block{"k_block", {}};
   for (int64_t k : {64, 128, 192, 256, 384, 512, 1024})
     if (k < p->steps() && !p->rounded) k_block.choices.emplace_back(k);
   k_block.choices.emplace_back(int64_t{0});
-  return {std::move(rows),
+  return {product_rows_knob(max_tile_rows(t, p->vectors)),
           std::move(k_block),
           int_knob("unroll", {1, 2, 4, 8}),
           int_knob("block_rows", {32, 64, 128, 256}),
@@ -518,7 +476,9 @@ Lowered DenseTemplate::lower(const Workload& w, const Config& c, const TargetInf
   const bool by_rows = knob_text(c, "split") == "rows";
   out.divisible =
       by_rows ? !p->converts() : !((p->widens() || p->converts()) && p->has_few_panels());
-  if (!by_rows) out.max_threads = most_threads(p->rows, knob_int(c, "rows"), p->panels());
+  // Rows are rounded by all threads.
+  if (!by_rows || !p->rounded)
+    out.max_threads = most_threads(p->rows, knob_int(c, "rows"), by_rows ? 1 : p->panels());
   return out;
 }
 

@@ -25,14 +25,5 @@ std::string dense_layout(const TargetInfo& t, DType weights, int64_t n);
 // are made in either type. `most` is that of bytes beside which full rows have sums as large as
 // theirs (Groupwise::most_beside_bytes).
 std::string groupwise_layout(const TargetInfo& t, int64_t n, int64_t most = kir::kAnyWeight);
-// The element type that rows should have for products with packed weights of a type: what the
-// weights' fragment takes, else that of the sums, even of weights that are converted as they are
-// loaded. A row's elements are loaded one by one, each as often as there are panels. So it is of
-// f16 where the target has no instruction that multiplies them, or the weights are not in groups.
-DType rows_type(const TargetInfo& t, DType weights, bool in_groups = true);
-// The bound of the fragment by which a target multiplies rows of a type with weights of a type only
-// because none of them exceeds `most` in size: what packed_matmul and packed_conv2d are to promise
-// of them (max_weight). 0 if it takes any.
-int64_t weight_bound(const TargetInfo& t, DType rows, DType weights, int64_t most);
 
 }  // namespace nimble::kernels

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
@@ -64,6 +65,13 @@ Knob tails_knob(bool residues) {
   k.choices.emplace_back(kTailsChecked);
   k.choices.emplace_back(kTailsMasked);
   return k;
+}
+
+Knob product_rows_knob(int most) {
+  Knob rows{"rows", {}, /*tile=*/true};
+  for (int64_t r : {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16, 20, 24})
+    if (r <= most && r * 4 >= most) rows.choices.emplace_back(r);
+  return rows;
 }
 
 bool within(const std::vector<Knob>& knobs, const Config& c) {

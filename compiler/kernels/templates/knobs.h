@@ -15,17 +15,20 @@ namespace nimble::kernels {
 
 // Choices of an integer knob.
 Knob int_knob(const std::string& name, std::initializer_list<int64_t> choices);
-// The knob "tails": how rows that don't fill a tile are computed (tile.h); with residues if the
-// template can make a kernel for each remainder.
+// The knob "tails": how rows that don't fill a tile are computed (row_tiles.h); with residues if
+// the template can make a kernel for each remainder.
 Knob tails_knob(bool residues);
+
+// The knob "rows": those of a register tile of a matrix product, `most` of which fit.
+Knob product_rows_knob(int most);
 
 // Whether a configuration has exactly the knobs, each with one of its choices.
 bool within(const std::vector<Knob>& knobs, const Config& c);
 // Whether a configuration has exactly the knobs, each of its kind. A name is one of the choices (or
-// of fewer residues, tile.h):
-// what a template does not know, it would compile as something else. A number may lie outside the
-// choices, which are only where a search looks; the template knows its bounds. It is not negative,
-// and no larger than what any template computes with (2^20; 64 copies of a loop's body, "unroll").
+// of fewer residues, row_tiles.h): what a template does not know, it would compile as something
+// else. A number may lie outside the choices, which are only where a search looks; the template
+// knows its bounds. It is not negative, and no larger than what any template computes with (2^20;
+// 64 copies of a loop's body, "unroll").
 bool well_formed(const std::vector<Knob>& knobs, const Config& c);
 
 // ---------------------------------------------------------------- what a target's registers hold
@@ -52,8 +55,8 @@ Lowered one_kernel(kir::Function f, int max_threads = 0);
 // on.
 bool has_tails(const Config& c, const kir::Dim& m);
 // The kernels of a configuration with the knobs "rows" and "tails": one for each remainder of `m`
-// by the rows (or of fewer, tile.h) where tails are resolved by residue (paper, 3.5), else one, of
-// residue 0.
+// by the rows (or of fewer, row_tiles.h) where tails are resolved by residue (paper, 3.5), else
+// one, of residue 0.
 Lowered kernels_of_tails(
     const Workload& w, const Config& c, const kir::Dim& m, const std::string& name,
     const std::function<kir::Function(int residue, const std::string& name)>& lower);

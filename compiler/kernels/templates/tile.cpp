@@ -1,8 +1,6 @@
 #include "compiler/kernels/templates/tile.h"
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 
 #include "compiler/kernels/fragments.h"
 #include "compiler/kernels/templates/knobs.h"
@@ -33,89 +31,10 @@ DType column_type(std::optional<kir::Fragment> fragment, DType sum) {
   return fragment ? kir::row_of(*fragment).b : sum;
 }
 
-template <typename Predicate>
-std::optional<kir::Fragment> find_fragment(Predicate is_wanted) {
-  for (const kir::FragmentRow& row : kir::all_fragments())
-    if (is_wanted(row)) return row.id;
-  return {};
-}
-
-// Whether a type has each value of another one.
-bool has_values(DType wide, DType narrow) {
-  if (wide == narrow) return true;
-  return is_int(wide) && is_int(narrow) && size_of(narrow) < size_of(wide) &&
-         (is_signed_int(wide) || is_unsigned_int(narrow));
-}
-
-// Whether a fragment can multiply operands of these types into such sums, where no element of the
-// right-hand side exceeds `most` in size.
-bool can_multiply(const kir::FragmentRow& f, DType lhs, DType rhs, DType sum,
-                  int64_t most = kir::kAnyWeight) {
-  return f.sum == sum && has_values(f.a, lhs) && has_values(f.b, rhs) && kir::keep_bound(f, most);
-}
-
 }  // namespace
-
-std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum) {
-  return find_fragment([&](const kir::FragmentRow& f) {
-    return f.a == lhs && f.b == rhs && f.sum == sum && kir::keep_bound(f, kir::kAnyWeight);
-  });
-}
-
-int group_of(std::optional<kir::Fragment> fragment) {
-  return fragment ? kir::row_of(*fragment).group : 1;
-}
 
 int RegisterTile::operand_lanes() const {
   return lanes * group_of(fragment);
-}
-
-std::optional<kir::Fragment> fragment_of(DType rhs) {
-  return find_fragment(
-      [&](const kir::FragmentRow& f) { return f.b == rhs && kir::keep_bound(f, kir::kAnyWeight); });
-}
-
-std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group) {
-  return find_fragment([&](const kir::FragmentRow& f) {
-    return f.group == group && can_multiply(f, lhs, rhs, sum);
-  });
-}
-
-std::vector<kir::Fragment> fragments_for(kir::Fragment own, int64_t most) {
-  const kir::FragmentRow& row = kir::row_of(own);
-  std::vector<kir::Fragment> all = {own};
-  for (const kir::FragmentRow& f : kir::all_fragments())
-    if (f.id != own && can_multiply(f, row.a, row.b, row.sum, most)) all.push_back(f.id);
-  return all;
-}
-
-std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own,
-                                                  int64_t most) {
-  for (const kir::Fragment f : fragments_for(own, most))
-    if (kir::multiplies(kir::row_of(f), t)) return f;
-  return {};
-}
-
-std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights, int64_t most) {
-  const auto own = fragment_of(weights);
-  if (!own) return {};
-  if (const auto multiplies = multiplying_fragment(t, *own, most)) return multiplies;
-  return kir::is_taken(kir::row_of(*own), t) ? own : std::nullopt;
-}
-
-kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir::Expr& call) {
-  return fragment_within(t, own, ir::attr_or<int64_t>(call.attrs, "max_weight", kir::kAnyWeight));
-}
-
-kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t most) {
-  const kir::FragmentRow& row = kir::row_of(own);
-  for (const kir::Fragment f : fragments_for(own, most)) {
-    const kir::FragmentRow& other = kir::row_of(f);
-    if (other.a == row.a && other.b == row.b && other.group == row.group &&
-        kir::multiplies(other, t))
-      return f;
-  }
-  return own;
 }
 
 int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
@@ -127,19 +46,6 @@ int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragmen
   TargetInfo rest = t;
   rest.vector_registers -= held;
   return std::min<int64_t>(rows, max_tile_rows(rest, vectors));
-}
-
-int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most) {
-  return fragment_of(lhs, rhs, sum) ? group_of(packing_fragment(t, rhs, most)) : 1;
-}
-
-bool is_converted(DType operand, DType sum) {
-  return operand == sum || (is_narrow_float(operand) && sum == DType::kF32);
-}
-
-DType sum_of(DType rhs) {
-  if (const auto fragment = fragment_of(rhs)) return kir::row_of(*fragment).sum;
-  return is_converted(rhs, DType::kF32) ? DType::kF32 : rhs;
 }
 
 kir::BufferRef panel_registers(DType sum, int vectors, int lanes,
@@ -221,6 +127,30 @@ StmtRef tile_product(const RegisterTile& t, const std::string& prefix) {
   return kb::seq(std::move(all));
 }
 
+namespace {
+
+StmtRef each_sum(int rows, int vectors, StmtRef one) {
+  return kb::loop(LoopKind::kUnroll, "c_r", 0, rows,
+                  kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(one)));
+}
+
+}  // namespace
+
+StmtRef keep_sums(const kir::BufferRef& accumulators, int rows, int vectors,
+                  const kir::BufferRef& sums, const SumPlace& place) {
+  const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+  return each_sum(rows, vectors,
+                  kb::store(sums, place(r, v), kb::reg(accumulators, r * vectors + v)));
+}
+
+StmtRef resume_sums(const kir::BufferRef& accumulators, int rows, int vectors,
+                    const kir::BufferRef& sums, const SumPlace& place) {
+  const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
+  return each_sum(
+      rows, vectors,
+      kb::set_reg(accumulators, r * vectors + v, kb::load(sums, place(r, v), accumulators->lanes)));
+}
+
 int64_t line_elements(DType dtype) {
   return 64 / static_cast<int64_t>(size_of(dtype));
 }
@@ -287,6 +217,23 @@ int panel_vectors(int64_t all, std::span<const double> cost) {
   return static_cast<int>(best) + 1;
 }
 
+StmtRef Panels::last_apart(const Dim& panel,
+                           const std::function<StmtRef(int vectors)>& body) const {
+  const int64_t last = panels() - 1;
+  if (last_vectors() == vectors) return body(vectors);
+  if (last == 0) return body(last_vectors());
+  StmtRef whole = body(vectors);
+  return kb::if_then(kb::lt(panel, last), std::move(whole), body(last_vectors()));
+}
+
+StmtRef Panels::by_fullness(const Dim& panel, int of_vectors,
+                            const std::function<StmtRef(bool may_end)>& stores) const {
+  const int64_t full = n / width;
+  if (of_vectors < vectors || full == 0) return stores(true);
+  if (full == panels() || last_vectors() < vectors) return stores(false);
+  return kb::if_then(kb::lt(panel, full), stores(false), stores(true));
+}
+
 Dim Panels::row_of_panel(const Dim& panel, const Dim& step) const {
   if (stored == width) return (panel * steps() + step) * (width * group);
   const int64_t parts = stored / width;
@@ -301,219 +248,6 @@ std::optional<Panels> cut_panels(int64_t k, int64_t n, const ir::Layout& layout,
   auto vectors = static_cast<int>(std::min<int64_t>(all, most));
   while (all % vectors != 0) --vectors;
   return Panels{k, n, layout.width, int64_t{vectors} * lanes, lanes, vectors, layout.group};
-}
-
-// ---------------------------------------------------------------- rows into tiles
-
-int residue_kernels(const std::string& tails, int64_t rows) {
-  const std::string_view all = kTailsResidue;
-  if (!tails.starts_with(all)) return 1;
-  if (tails.size() == all.size()) return static_cast<int>(rows);
-  int count = 0;
-  const char *from = tails.data() + all.size(), *end = tails.data() + tails.size();
-  if (*from != '/') return 0;
-  const auto [rest, error] = std::from_chars(from + 1, end, count);
-  const bool divides = error == std::errc() && rest == end && count > 1 && count < rows;
-  return divides && rows % count == 0 ? count : 0;
-}
-
-int most_threads(const Dim& m, int64_t rows, int64_t units) {
-  const auto known = m.as_constant();
-  if (!known) return 0;
-  const int64_t tiles = (*known + rows - 1) / rows;
-  return static_cast<int>(std::clamp<int64_t>(tiles * units, 1, 1 << 20));
-}
-
-RowTiles::RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix)
-    : m_(m),
-      rows_(rows),
-      tails_(std::move(tails)),
-      kernels_(residue_kernels(tails_, rows)),
-      residue_(residue),
-      prefix_(std::move(prefix)) {
-  if (m_.as_constant()) {
-    count_ = ir::ceildiv(m_, rows_);
-    const Dim at_least_one = ir::max(count_, 1);
-    base_ = tails_ == kTailsEven ? ir::floordiv(m_, at_least_one) : ir::floordiv(m_, rows_);
-    surplus_ = m_ - base_ * count_;
-  } else {
-    count_ = Dim::symbol(name("tiles"));
-    base_ = Dim::symbol(name("base"));
-    surplus_ = Dim::symbol(name("surplus"));
-  }
-}
-
-std::vector<StmtRef> RowTiles::prologue() const {
-  if (m_.as_constant()) return {};
-  std::vector<StmtRef> all = {kb::let_index(name("tiles"), kb::index(ir::ceildiv(m_, rows_)))};
-  if (tails_ == kTailsEven) {
-    all.push_back(kb::let_index(name("base"), kb::index(ir::floordiv(m_, ir::max(count_, 1)))));
-    all.push_back(kb::let_index(name("surplus"), kb::index(m_ - base_ * count_)));
-  } else {
-    all.push_back(kb::let_index(name("base"), kb::index(ir::floordiv(m_, rows_))));
-  }
-  return all;
-}
-
-Dim RowTiles::first_row(const Dim& tile) const {
-  // Even split: the first `surplus` tiles have one row more than the others.
-  if (tails_ == kTailsEven) return tile * base_ + ir::min(tile, surplus_);
-  return tile * rows_;
-}
-
-StmtRef RowTiles::in_blocks(int64_t block_tiles,
-                            const std::function<std::vector<StmtRef>()>& body) const {
-  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin");
-  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-  const Dim first = ir::floordiv(count_ * thread, threads);
-  const Dim last = ir::floordiv(count_ * (thread + 1), threads);
-  std::vector<StmtRef> in_block = {
-      kb::let_index("tile_begin", kb::index(first + block * block_tiles)),
-      kb::let_index("tile_count", kb::index(ir::min(last - begin, block_tiles))),
-      kb::let_index("block_row", kb::index(first_row(begin))),
-  };
-  for (StmtRef& s : body()) in_block.push_back(std::move(s));
-  return kb::loop(LoopKind::kSerial, "block", 0, ir::ceildiv(last - first, block_tiles),
-                  kb::seq(std::move(in_block)));
-}
-
-StmtRef RowTiles::in_even_shares(int64_t block_tiles, int64_t units,
-                                 const std::function<std::vector<StmtRef>()>& body) const {
-  const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-  const Dim block = Dim::symbol("block"), begin = Dim::symbol("tile_begin"),
-            count = Dim::symbol("tile_count");
-  std::vector<StmtRef> all;
-  const auto let = [](const char* symbol, const Dim& d, std::vector<StmtRef>& out) {
-    out.push_back(kb::let_index(symbol, kb::index(d)));
-    return Dim::symbol(symbol);
-  };
-  const Dim blocks = ir::ceildiv(count_, block_tiles);
-  const Dim height = let("block_height", ir::max(ir::ceildiv(count_, ir::max(blocks, 1)), 1), all);
-  const Dim first = let("share_begin", ir::floordiv(count_ * units * thread, threads), all);
-  const Dim last = let("share_end", ir::floordiv(count_ * units * (thread + 1), threads), all);
-  const Dim first_block = let("first_block", ir::floordiv(first, height * units), all);
-  std::vector<StmtRef> in_block;
-  let("tile_begin", (first_block + block) * height, in_block);
-  let("tile_count", ir::min(count_ - begin, height), in_block);
-  let("block_row", first_row(begin), in_block);
-  let("own_begin", ir::max(first - begin * units, 0), in_block);
-  let("own_end", ir::min(last - begin * units, count * units), in_block);
-  for (StmtRef& s : body()) in_block.push_back(std::move(s));
-  all.push_back(kb::loop(LoopKind::kSerial, "block", 0,
-                         ir::min(ir::ceildiv(last, height * units) - first_block, last - first),
-                         kb::seq(std::move(in_block))));
-  return kb::seq(std::move(all));
-}
-
-RowTiles::Range RowTiles::own_panels(int64_t units) {
-  const Dim panel = Dim::symbol("tile_count") * units;
-  return {ir::floordiv(Dim::symbol("own_begin"), panel),
-          ir::ceildiv(Dim::symbol("own_end"), panel)};
-}
-
-namespace {
-
-std::vector<StmtRef> name_tiles(const Dim& begin, const Dim& end) {
-  return {kb::let_index("first_tile", kb::index(Dim::symbol("tile_begin") + begin)),
-          kb::let_index("own_tiles", kb::index(end - begin))};
-}
-
-}  // namespace
-
-std::vector<StmtRef> RowTiles::own_tiles(int64_t units, int64_t of_panel) {
-  const Dim count = Dim::symbol("tile_count"), before = Dim::symbol("p") * count * units;
-  return name_tiles(ir::max(ir::ceildiv(Dim::symbol("own_begin") - before, of_panel), 0),
-                    ir::min(ir::ceildiv(Dim::symbol("own_end") - before, of_panel), count));
-}
-
-std::vector<StmtRef> RowTiles::all_tiles() {
-  return name_tiles(0, Dim::symbol("tile_count"));
-}
-
-std::vector<std::pair<int64_t, int64_t>> RowTiles::known_tiles() const {
-  const int64_t rows = *m_.as_constant(), count = *count_.as_constant();
-  std::vector<std::pair<int64_t, int64_t>> all;
-  for (int64_t t = 0; t < count; ++t) {
-    const int64_t first = *first_row(t).as_constant(), next = *first_row(t + 1).as_constant();
-    all.emplace_back(first, std::min(next, rows) - first);
-  }
-  return all;
-}
-
-Dim RowTiles::row_of(const Tile& t, const Dim& r) const {
-  return tails_ == kTailsMasked ? ir::min(t.row + r, m_ - 1) : t.row + r;
-}
-
-StmtRef RowTiles::by_size(Tile t, int low, int high, int step,
-                          const std::function<StmtRef(const Tile&)>& body) const {
-  // Largest first: it is the most frequent.
-  StmtRef chain;
-  for (int rows = low; rows <= high; rows += step) {
-    Tile sized = t;
-    sized.rows = rows;
-    sized.valid = rows;
-    StmtRef then = body(sized);
-    chain = chain ? kb::if_then(kb::eq(t.valid, rows), std::move(then), std::move(chain))
-                  : std::move(then);
-  }
-  return chain;
-}
-
-StmtRef RowTiles::for_each(const Dim& begin, const Dim& extent,
-                           const std::function<StmtRef(const Tile&)>& body,
-                           const std::function<StmtRef(const Tile&)>& after) const {
-  const std::string t = name("t"), row = name("row"), valid = name("valid");
-  const Dim number = Dim::symbol(t);
-  auto one = [&](std::vector<StmtRef> lets, StmtRef work, const Tile& tile) {
-    lets.push_back(std::move(work));
-    if (after) lets.push_back(after(tile));
-    return kb::seq(std::move(lets));
-  };
-  const Dim tile = begin + number;
-
-  if (tails_ == kTailsEven) {
-    Tile t0{number, Dim::symbol(row), 0, Dim::symbol(valid)};
-    std::vector<StmtRef> lets = {
-        kb::let_index(row, kb::index(first_row(tile))),
-        kb::let_index(valid, kb::index(base_ + ir::min(ir::max(surplus_ - tile, 0), 1)))};
-    int low = 1, high = rows_;
-    if (auto m = m_.as_constant(); m && *m > 0) {
-      const int64_t count = (*m + rows_ - 1) / rows_;
-      low = static_cast<int>(*m / count);
-      high = static_cast<int>((*m + count - 1) / count);
-    }
-    return kb::loop(LoopKind::kSerial, t, 0, extent,
-                    one(std::move(lets), by_size(t0, low, high, 1, body), t0));
-  }
-  if (tails_ == kTailsMasked) {
-    Tile full{number, Dim::symbol(row), rows_, Dim::symbol(valid)};
-    std::vector<StmtRef> lets = {kb::let_index(row, kb::index(tile * rows_)),
-                                 kb::let_index(valid, kb::index(ir::min(m_ - full.row, rows_)))};
-    return kb::loop(LoopKind::kSerial, t, 0, extent, one(std::move(lets), body(full), full));
-  }
-
-  // Full tiles without any check, then at most one smaller tile at the end of the matrix.
-  std::vector<StmtRef> all;
-  const Dim full_here = ir::max(ir::min(begin + extent, base_) - begin, 0);
-  Tile full{number, Dim::symbol(row), rows_, rows_};
-  all.push_back(kb::loop(LoopKind::kSerial, t, 0, full_here,
-                         one({kb::let_index(row, kb::index(tile * rows_))}, body(full), full)));
-  // The remainders that this kernel may meet: residue, residue + kernels, …; none is the first.
-  const int smallest = residue_ > 0 ? residue_ : kernels_;
-  if (smallest >= rows_) return kb::seq(std::move(all));
-  Tile rest{full_here, Dim::symbol(row), smallest, smallest};
-  std::vector<StmtRef> lets = {kb::let_index(row, kb::index(base_ * rows_))};
-  StmtRef work;
-  if (kernels_ > 1 && smallest + kernels_ >= rows_) {
-    work = body(rest);
-  } else {
-    rest.valid = Dim::symbol(valid);
-    lets.push_back(kb::let_index(valid, kb::index(m_ - base_ * rows_)));
-    work = by_size(rest, smallest, rows_ - 1, kernels_, body);
-  }
-  all.push_back(kb::if_then(kb::both(kb::lt(base_, begin + extent), kb::lt(base_ * rows_, m_)),
-                            one(std::move(lets), std::move(work), rest)));
-  return kb::seq(std::move(all));
 }
 
 }  // namespace nimble::kernels

@@ -1,4 +1,5 @@
-// The register tile: the inner loops that all products share (dense, batched, recurrent).
+// The register tile: the inner loops that all products by vectors share, of matrices, convolutions,
+// recurrent cells and attention.
 //
 // A tile keeps rows x vectors accumulators in registers and walks k: per step it loads `vectors`
 // vectors of the right-hand panel, and per row broadcasts one left-hand element into as many
@@ -15,11 +16,7 @@
 //
 // An f16 that is summed in f32 is no more than storage where a target has no instruction for pairs
 // of them: it is converted as it is loaded, of the panel a vector at a time, which is cheap, of the
-// left-hand side element by element, which is not (rows_type, dense.h).
-//
-// Rows that do not divide into tiles are the tail. How it is met is a choice (Tails below):
-// measured on its own, "even" wins nearly everywhere, since a tile of 6 or 7 rows still keeps both
-// multiply units busy, while a remainder of 1 or 2 rows does not.
+// left-hand side element by element, which is not (rows_type, operand_types.h).
 #pragma once
 
 #include <functional>
@@ -34,6 +31,7 @@
 #include "compiler/kernels/fragments.h"
 #include "compiler/kernels/kernel_ir.h"
 #include "compiler/kernels/target.h"
+#include "compiler/kernels/templates/operand_types.h"
 
 namespace nimble::kernels {
 
@@ -71,45 +69,10 @@ struct RegisterTile {
 // several, since a multiply-add waits for the one before it.
 inline constexpr int kBusySums = 6;
 
-// The fragment that multiplies operands of these types into such sums, or the first one for a
-// right-hand side; nothing if there is none.
-std::optional<kir::Fragment> fragment_of(DType lhs, DType rhs, DType sum);
-std::optional<kir::Fragment> fragment_of(DType rhs);
-// The fragment that multiplies operands of these types in groups of so many rows into such sums: as
-// they are, or in types that have each of their values. Nothing if there is none; floats in groups
-// of one are converted instead (is_converted).
-std::optional<kir::Fragment> fragment_of_groups(DType lhs, DType rhs, DType sum, int64_t group);
-// The fragments that may multiply what one does, into the same sums: itself, those of its types
-// with a bound that weights keep of which none exceeds `most` in size (kU8S7Quads), then those of
-// wider types that have each value of its own (widened_bytes.h).
-std::vector<kir::Fragment> fragments_for(kir::Fragment own, int64_t most = kir::kAnyWeight);
-// The first of these that a target has instructions for; nothing if it has none.
-std::optional<kir::Fragment> multiplying_fragment(const TargetInfo& t, kir::Fragment own,
-                                                  int64_t most = kir::kAnyWeight);
-// The fragment that weights of a type are packed for: that by which a target multiplies what the
-// first one for them does. Without instructions for any, this first one, or nothing if the target
-// does not take it (kir::is_taken): such weights, f16, are packed one by one and converted.
-std::optional<kir::Fragment> packing_fragment(const TargetInfo& t, DType weights,
-                                              int64_t most = kir::kAnyWeight);
-// The fragment by which a target multiplies operands as they lie for `own`: one for whose bound
-// `call` promises something of its weights (max_weight), where it is faster; else `own`. It is up
-// to the target, so that a file for several levels has each multiply the same weights its way.
-kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir::Expr& call);
-// The same where no weight exceeds `most` in size.
-kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t most);
 // So many rows of a tile, or fewer where a fragment's instructions would have no registers left
 // beside operands and sums.
 int64_t rows_with_room(const TargetInfo& t, std::optional<kir::Fragment> fragment, int64_t vectors,
                        int64_t rows);
-// In how many neighbours the right-hand side should be packed for vectors of a target.
-int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most = kir::kAnyWeight);
-// How many elements it takes of a row at a time; 1 without one.
-int group_of(std::optional<kir::Fragment> fragment);
-// Whether without a fragment operands of a type are multiplied in that of the sums: it is theirs,
-// or they are converted as they are loaded.
-bool is_converted(DType operand, DType sum);
-// The type in which products with a right-hand side of a type are summed.
-DType sum_of(DType rhs);
 // The registers that hold a step's part of a panel.
 kir::BufferRef panel_registers(DType sum, int vectors, int lanes,
                                std::optional<kir::Fragment> fragment);
@@ -121,6 +84,13 @@ kir::StmtRef tile_product(const RegisterTile& t, const std::string& prefix);
 
 // Sets the accumulators of all chains to zero.
 kir::StmtRef tile_zero(const RegisterTile& t, const std::string& prefix);
+
+// The accumulators of so many rows of vectors to where they wait in `sums`, and back.
+using SumPlace = std::function<Dim(const Dim& row, const Dim& vector)>;
+kir::StmtRef keep_sums(const kir::BufferRef& accumulators, int rows, int vectors,
+                       const kir::BufferRef& sums, const SumPlace& place);
+kir::StmtRef resume_sums(const kir::BufferRef& accumulators, int rows, int vectors,
+                         const kir::BufferRef& sums, const SumPlace& place);
 
 // Elements of a type in a cache line, and the lines that so many neighbouring elements fill.
 int64_t line_elements(DType dtype);
@@ -170,6 +140,14 @@ struct Panels {
   }
   // Groups of rows; the last may not be full.
   int64_t steps() const { return (k + group - 1) / group; }
+  // What `body` makes of a panel, given those of its vectors that hold columns: the last one has
+  // code of its own where it has fewer.
+  kir::StmtRef last_apart(const Dim& panel,
+                          const std::function<kir::StmtRef(int vectors)>& body) const;
+  // What `stores` makes of a panel in such code for so many vectors, which is told whether columns
+  // may end within it.
+  kir::StmtRef by_fullness(const Dim& panel, int of_vectors,
+                           const std::function<kir::StmtRef(bool may_end)>& stores) const;
   // First element of step `step` of panel `panel`.
   Dim row_of_panel(const Dim& panel, const Dim& step) const;
   // Elements from there to a column so many steps on.
@@ -181,87 +159,5 @@ struct Panels {
 // For tiles of at most `most` vectors; nothing if vectors do not divide the columns of a panel.
 std::optional<Panels> cut_panels(int64_t k, int64_t n, const ir::Layout& layout, int lanes,
                                  int most);
-
-// ---------------------------------------------------------------- rows into tiles
-
-// How rows that don't fill a tile are computed; the values of the knob "tails".
-inline constexpr const char* kTailsEven = "even";        // 37 = 8 + 8 + 7 + 7 + 7
-inline constexpr const char* kTailsResidue = "residue";  // a kernel for each m mod rows (paper 3.5)
-inline constexpr const char* kTailsChecked = "checked";  // full tiles, then a tile by run-time size
-inline constexpr const char* kTailsMasked = "masked";    // full tiles; surplus rows are discarded
-// "residue/4": a kernel for each m mod 4, each of whose remainders by the rows is one of rows / 4
-// sizes, told apart at run time. Where code must stay small (paper 3.5); no search looks there.
-
-// How many kernels a value of "tails" means for tiles of so many rows: all remainders for
-// "residue", k for "residue/k", 1 for the others; 0 if k is not a divisor between 1 and the rows.
-int residue_kernels(const std::string& tails, int64_t rows);
-
-// The most threads that have something to do where `m` rows are shared by tiles of so many, `units`
-// times each; 0 (any number) where m is not known.
-int most_threads(const Dim& m, int64_t rows, int64_t units);
-
-class RowTiles {
- public:
-  // `m` rows in tiles of at most `rows`. By residue, `residue` is m mod residue_kernels().
-  RowTiles(Dim m, int rows, std::string tails, int residue, std::string prefix);
-
-  // Statements that bind the symbols below; they stand once, ahead of any use.
-  std::vector<kir::StmtRef> prologue() const;
-  Dim count() const { return count_; }   // number of tiles
-  Dim first_row(const Dim& tile) const;  // also of tile == count(): m or more
-
-  struct Tile {
-    Dim number;  // from the range's first
-    Dim row;     // first row
-    int rows;    // rows that the accumulators hold: a constant
-    Dim valid;   // rows that exist, <= rows
-  };
-  // Runs `body` for tiles [begin, begin + extent). The body is emitted once for each size that a
-  // tile may have; `after` (may be empty) is emitted once, after whichever body ran.
-  kir::StmtRef for_each(const Dim& begin, const Dim& extent,
-                        const std::function<kir::StmtRef(const Tile&)>& body,
-                        const std::function<kir::StmtRef(const Tile&)>& after) const;
-  // A range of the tiles for each thread, as blocks of `block_tiles` tiles, one after the other.
-  // The symbols "tile_begin", "tile_count" and "block_row" name a block's first tile, its tiles and
-  // its first row.
-  kir::StmtRef in_blocks(int64_t block_tiles,
-                         const std::function<std::vector<kir::StmtRef>()>& body) const;
-  // Each thread's share of the work of all tiles, `units` for each, as blocks of at most
-  // `block_tiles` tiles, one after the other, which are about equally high. In a block work is
-  // ordered by unit and then by tile: "own_begin" and "own_end" name the thread's stretch of it, of
-  // a block that may be others', too; the other symbols are in_blocks'. Shares differ by one
-  // unit at most, and a thread that has whole blocks reads no others' rows.
-  kir::StmtRef in_even_shares(int64_t block_tiles, int64_t units,
-                              const std::function<std::vector<kir::StmtRef>()>& body) const;
-  // Where a block's units are those of panels of columns, so many of each but the last, which may
-  // have fewer: the panels of which the thread has a part.
-  struct Range {
-    Dim begin, end;
-  };
-  static Range own_panels(int64_t units);
-  // Names the block's tiles [first_tile, first_tile + own_tiles) that are the thread's of panel
-  // "p", which has `of_panel` units: those whose first one lies in its stretch. There may be none,
-  // but where all panels have a single unit.
-  static std::vector<kir::StmtRef> own_tiles(int64_t units, int64_t of_panel);
-  // The same in in_blocks, where all tiles of a block are the thread's.
-  static std::vector<kir::StmtRef> all_tiles();
-  // First row and rows of each tile, of a number of rows that is known.
-  std::vector<std::pair<int64_t, int64_t>> known_tiles() const;
-  // Row number r of a tile, kept inside the matrix for kTailsMasked.
-  Dim row_of(const Tile& t, const Dim& r) const;
-
- private:
-  kir::StmtRef by_size(Tile t, int low, int high, int step,
-                       const std::function<kir::StmtRef(const Tile&)>& body) const;
-  std::string name(const char* what) const { return prefix_ + what; }
-
-  Dim m_;
-  int rows_;
-  std::string tails_;
-  int kernels_;  // by residue; 1 otherwise
-  int residue_;
-  std::string prefix_;
-  Dim count_, base_, surplus_;
-};
 
 }  // namespace nimble::kernels

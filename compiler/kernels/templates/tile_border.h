@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/window.h"
 

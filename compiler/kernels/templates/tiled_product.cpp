@@ -13,13 +13,6 @@ namespace {
 constexpr int64_t kMostRowTiles = 4;
 constexpr int64_t kMostVectors = 4;
 
-template <typename Predicate>
-std::optional<kir::TileFragment> find_fragment(const TargetInfo& t, Predicate is_wanted) {
-  for (const kir::TileFragmentRow& row : kir::all_tile_fragments())
-    if (is_wanted(row) && t.has(std::string(row.feature))) return row.id;
-  return {};
-}
-
 // The most row tiles, up to kMostRowTiles, beside so many vectors.
 int64_t most_row_tiles(kir::TileFragment f, int64_t vectors) {
   int64_t n = kMostRowTiles;
@@ -52,16 +45,6 @@ Panels tiled_panels(const TiledProduct& p, int64_t vectors) {
   NIMBLE_CHECK(cut && cut->vectors == vectors, "{} in panels of {} vectors", p.layout.str(),
                vectors);
   return *cut;
-}
-
-std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, DType lhs, DType rhs,
-                                                  DType sum) {
-  return find_fragment(
-      t, [&](const kir::TileFragmentRow& f) { return f.a == lhs && f.b == rhs && f.sum == sum; });
-}
-
-std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, DType rhs) {
-  return find_fragment(t, [&](const kir::TileFragmentRow& f) { return f.b == rhs; });
 }
 
 int tile_columns(kir::TileFragment f) {

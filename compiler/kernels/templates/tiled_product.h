@@ -15,11 +15,6 @@
 
 namespace nimble::kernels {
 
-// The tile fragment of the target that multiplies operands of these types into such sums, or the
-// first one for a right-hand side; nothing if there is none.
-std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, DType lhs, DType rhs,
-                                                  DType sum);
-std::optional<kir::TileFragment> tile_fragment_of(const TargetInfo& t, DType rhs);
 // Columns of a fragment's sums, and elements of k that one of its products takes.
 int tile_columns(kir::TileFragment f);
 int tile_depth(kir::TileFragment f);

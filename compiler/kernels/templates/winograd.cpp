@@ -34,6 +34,7 @@
 #include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
@@ -227,16 +228,8 @@ class WinogradLowering {
     first_tile_ = bind("first_tile", at[weights_stay_ ? 1 : 0] * group_tiles_);
     tile_count_ = bind("tile_count", ir::min(tiles_.count() - first_tile_, group_tiles_));
     first_row_ = bind("first_row", tiles_.first_row(first_tile_));
-    row_count_ = bind("row_count",
-                      ir::min(tiles_.first_row(first_tile_ + tile_count_), count_) - first_row_);
-    const int64_t last = p_.panels() - 1;
-    if (p_.last_vectors() == p_.vectors)
-      body.push_back(item(p_.vectors));
-    else if (last == 0)
-      body.push_back(item(p_.last_vectors()));
-    else
-      body.push_back(
-          kb::if_then(kb::lt(column_panel_, last), item(p_.vectors), item(p_.last_vectors())));
+    row_count_ = bind("row_count", tiles_.edge(first_tile_ + tile_count_) - first_row_);
+    body.push_back(p_.last_apart(column_panel_, [&](int vectors) { return item(vectors); }));
     all.push_back(
         kb::loop(LoopKind::kThread, "item", 0, groups * p_.panels(), kb::seq(std::move(body))));
     return make_function(w_, p_.frame, name, {image_, sums_, pixels_}, {accumulators_, panel_},
@@ -371,12 +364,11 @@ class WinogradLowering {
       return Dim::symbol("piece") + k * p_.stored + v * p_.lanes;
     };
     product.k_extent = p_.k;
-    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    StmtRef keep = kb::store(sums_, sums_at(number, t.row - first_row_ + r, v * p_.lanes),
-                             kb::reg(accumulators_, r * vectors + v));
-    return kb::seq({tile_zero(product, "i_"), tile_product(product, "i_"),
-                    kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                             kb::loop(LoopKind::kUnroll, "c_v", 0, vectors, std::move(keep)))});
+    return kb::seq(
+        {tile_zero(product, "i_"), tile_product(product, "i_"),
+         keep_sums(accumulators_, t.rows, vectors, sums_, [&](const Dim& r, const Dim& v) {
+           return sums_at(number, t.row - first_row_ + r, v * p_.lanes);
+         })});
   }
 
   // ---- the result
@@ -403,11 +395,7 @@ class WinogradLowering {
                            });
     };
     // Whole panels ahead of one that is not.
-    const int64_t full = p_.n / p_.width;
-    StmtRef pixel = vectors < p_.vectors || full == 0 ? stores(true)
-                    : full == p_.panels() || p_.last_vectors() < p_.vectors
-                        ? stores(false)
-                        : kb::if_then(kb::lt(column_panel_, full), stores(false), stores(true));
+    StmtRef pixel = p_.by_fullness(column_panel_, vectors, stores);
     StmtRef line = kb::loop(LoopKind::kSerial, "o_j", 0, ir::min(out_width_ - x, form_.tile),
                             std::move(pixel));
     body.push_back(kb::loop(LoopKind::kSerial, "o_i", 0, ir::min(out_height_ - y, form_.tile),

@@ -1,6 +1,7 @@
 // How weights of products are laid out for a target.
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/conv2d_nhwc.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/templates/recurrent.h"
 #include "compiler/kernels/test/product_cases.h"
 

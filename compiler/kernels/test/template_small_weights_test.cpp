@@ -7,6 +7,7 @@
 
 #include "compiler/kernels/templates/conv2d_nhwc.h"
 #include "compiler/kernels/templates/dense.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/test/at_level.h"
 #include "compiler/kernels/test/image_cases.h"
 

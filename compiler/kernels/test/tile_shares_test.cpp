@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/kernels/interpreter.h"
+#include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/test/kernel_builder.h"
 
@@ -87,23 +88,21 @@ kir::Function noting_panels(int64_t block_tiles, const Columns& c) {
   const RowTiles tiles(m, kRows, "even", 0, "m_");
   const Dim p = Dim::symbol("p"), t = Dim::symbol("t"), all = ir::ceildiv(m, kRows) * c.panels;
   const auto done = k.in_out("done", DType::kI32, all), who = k.in_out("who", DType::kI32, all);
-  const Dim place = (Dim::symbol("first_tile") + t) * c.panels + p;
+  const Dim place = (RowTiles::first_own() + t) * c.panels + p;
+  const RowTiles::Sharing sharing{
+      .block_tiles = block_tiles, .panels = c.panels, .units = c.vectors, .of_last = c.last};
   const auto panel = [&](int64_t vectors) {
-    std::vector<kir::StmtRef> in_panel = RowTiles::own_tiles(c.vectors, vectors);
+    std::vector<kir::StmtRef> in_panel = RowTiles::own_tiles(sharing, vectors);
     in_panel.push_back(kb::loop(
-        LoopKind::kSerial, "t", 0, Dim::symbol("own_tiles"),
+        LoopKind::kSerial, "t", 0, RowTiles::own_count(),
         kb::seq(
             {kb::store(done, place, kb::add(kb::load(done, place), kb::integer(DType::kI32, 1))),
              kb::store(who, place, kb::cast(DType::kI32, kb::index(Dim::symbol("thread"))))})));
     return kb::seq(std::move(in_panel));
   };
   std::vector<kir::StmtRef> body = tiles.prologue();
-  body.push_back(tiles.in_even_shares(block_tiles, (c.panels - 1) * c.vectors + c.last, [&] {
-    const RowTiles::Range own = RowTiles::own_panels(c.vectors);
-    return std::vector{
-        kb::loop(LoopKind::kSerial, "p", own.begin, own.end - own.begin,
-                 kb::if_then(kb::lt(p, c.panels - 1), panel(c.vectors), panel(c.last)))};
-  }));
+  body.push_back(tiles.shared(
+      sharing, nullptr, kb::if_then(kb::lt(p, c.panels - 1), panel(c.vectors), panel(c.last))));
   return k.body(std::move(body));
 }
 

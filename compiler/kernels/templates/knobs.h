@@ -22,10 +22,10 @@ Knob tails_knob(bool residues);
 // Whether a configuration has exactly the knobs, each with one of its choices.
 bool within(const std::vector<Knob>& knobs, const Config& c);
 // Whether a configuration has exactly the knobs, each of its kind. A name is one of the choices (or
-// of fewer residues, tile.h):
-// what a template does not know, it would compile as something else. A number may lie outside the
-// choices, which are only where a search looks; the template knows its bounds. It is not negative,
-// and no larger than what any template computes with (2^20; 64 copies of a loop's body, "unroll").
+// of fewer residues, tile.h): what a template does not know, it would compile as something else. A
+// number may lie outside the choices, which are only where a search looks; the template knows its
+// bounds. It is not negative, and no larger than what any template computes with (2^20; 64 copies
+// of a loop's body, "unroll").
 bool well_formed(const std::vector<Knob>& knobs, const Config& c);
 
 // ---------------------------------------------------------------- what a target's registers hold

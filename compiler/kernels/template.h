@@ -32,7 +32,8 @@ const std::string& knob_text(const Config& c, const std::string& name);
 struct Lowered {
   std::vector<kir::Function> functions;  // each with the workload's contract
   exec::DispatchTree tails;              // leaves index `functions`; total
-  int max_threads = 0;                   // 0: any number; 1: too little work to split
+  // The most threads that do it, and shares that it is cut into; 0: any number.
+  int max_threads = 0;
   // Whether more shares than threads cost next to nothing, as long as none waits for another. Not
   // where each share converts all weights for itself, or counts on what its thread's cache holds.
   bool divisible = true;

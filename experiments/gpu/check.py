@@ -30,9 +30,8 @@ import traceback
 
 import numpy as np
 
-from experiments.gpu import candidates, models, seeded, tuning, vendor
+from experiments.gpu import candidates, models, seeded, tables, tuning, vendor
 from experiments.harness import batch
-from experiments.studies.output import bar_line, decimal, make_bar
 
 PARTS = ("machine", "operators", "tuning", "models", "profile", "candidates", "vendor")
 WARM, ROUNDS, RUNS = 3, 7, 15
@@ -51,7 +50,7 @@ class Results:
     def put(self, key, value):
         self.data[key] = value
         (self.folder / "gpu.json").write_text(json.dumps(self.data, indent=1))
-        (self.folder / "gpu.md").write_text(page(self.data))
+        (self.folder / "gpu.md").write_text(tables.page(self.data))
 
 
 def say(text):
@@ -399,62 +398,6 @@ def run_vendor(folder, deadline, put):
     vendor.run(folder, nimble_ctypes, models.error, lambda: time.monotonic() < deadline, put)
 
 
-# ------------------------------------------------------------------ the page
-
-def page(data):
-    lines = ["# nimble on an NVIDIA GPU", "", "`scripts/gpu-check`; see docs/cuda.md.", ""]
-    if "machine" in data:
-        lines += [f"- {key}: {value}" for key, value in data["machine"].items()] + [""]
-    if "operators" in data:
-        found = data["operators"]
-        if "failed" in found:
-            lines += [f"Operators: {found['failed']}", ""]
-        else:
-            lines += [f"{found['cases'] - len(found['wrong'])} of {found['cases']} of ONNX's tests "
-                      "of operators pass.", ""]
-            lines += [f"- {name}: {why}" for name, why in list(found["wrong"].items())[:40]] + [""]
-    found = data.get("tuning", {})
-    if found.keys() == {"failed"}:
-        lines += [f"The tuning campaign: {found['failed']}", ""]
-    elif found:
-        lines += tuning.lines(found)
-    for name, found in data.get("models", {}).items():
-        lines += [f"## {name}", ""]
-        if name in models.MODELS:
-            ratios = [case["ratio"] for case in found.get("cases", {}).values() if "ratio" in case]
-            bar = make_bar("the better of PyTorch's time over nimble's, the least",
-                           min(ratios, default=None), least=models.MODELS[name].bar)
-            lines += [bar_line(bar, decimal), ""]
-        for key in ("failed", "left_out"):
-            if key in found:
-                lines += [f"{key}: {found[key]}", ""]
-        systems = list(dict.fromkeys(
-            system for case in found.get("cases", {}).values() for system in case.get("us", {})))
-        lines += ["| case | error | " + "".join(f"{system} us | " for system in systems)
-                  + "best / nimble | first run |", "| --- " * (4 + len(systems)) + "|"]
-        for label, case in found.get("cases", {}).items():
-            us = "".join(f"{statistics.median(case['us'][s]):.0f} | "
-                         if case.get("us", {}).get(s) else " | " for s in systems)
-            lines.append(
-                f"| {label} | {case.get('error', float('nan')):.1e}"
-                f"{'' if case.get('right') else ' WRONG'} | {us}"
-                f"{case.get('ratio', float('nan')):.2f} | "
-                f"{case.get('first_ratio', float('nan')):.2f} |")
-        lines.append("")
-    found = data.get("candidates", {})
-    if "failed" in found:
-        lines += [f"Candidates: {found['failed']}", ""]
-    elif found:
-        lines += ["## Candidates", "", f"{len(found['rows'])} of {found['packed']} have run.", ""]
-        lines += candidates.lines(found["rows"])
-    found = data.get("vendor", {})
-    if "failed" in found:
-        lines += [f"NVIDIA's libraries: {found['failed']}", ""]
-    elif found:
-        lines += vendor.lines(found)
-    return "\n".join(lines)
-
-
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="scripts/gpu-check run", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -560,7 +503,7 @@ def main(arguments=None):
     if asked and "vendor" in parts and not vendor.is_whole(found):
         failed = True
         say("not each kernel was compared with a library's routine")
-    print(page(results.data))
+    print(tables.page(results.data))
     wrong = (bool(results.data.get("operators", {}).get("wrong"))
              or any("WRONG" in row.get("problem", "")
                     for row in results.data.get("candidates", {}).get("rows", []))

@@ -59,7 +59,7 @@ def choose(only, without):
             if name not in left_out and (not only or name in only.split(","))]
 
 
-def flags(name, options, known):
+def flags(options, known):
     """Returns the arguments of one experiment: of --quick, --untuned, --tune, --within and
     --tvm-tuning those that it knows. A program (one that compares no speeds) knows what its
     --help names."""
@@ -161,7 +161,7 @@ def run_all(names, arguments, state, commit, resume, run):
 def execute(options):
     names = choose(options.only, options.without)
     known = {name: help_of(name) for name in names}
-    arguments = {name: flags(name, options, known[name]) for name in names}
+    arguments = {name: flags(options, known[name]) for name in names}
     if options.list:
         for name in names:
             print(" ".join(["experiments/run", name, *arguments[name]]))

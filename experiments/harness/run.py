@@ -267,8 +267,7 @@ class Run:
                     break
                 case.done[str(length)] = self.measure_length(case, workers, reference, length,
                                                              give_up)
-                self.drop_slow(case, workers, reference,
-                               share.of_a_peer(self.peer_seconds, len(case.done)))
+                self.drop_slow(case, workers, share.of_a_peer(self.peer_seconds, len(case.done)))
                 # Whoever goes on from here has no more time than is left.
                 self.measured_seconds = before + share.clock() - share.start
                 self.save()
@@ -330,7 +329,7 @@ class Run:
                                               length)
         return {name: {"difference": value} for name, value in differences.items()}, errors
 
-    def drop_slow(self, case, workers, reference, most):
+    def drop_slow(self, case, workers, most):
         missing = len(self.lengths) - len(case.done)
         for system in set(case.running()) & set(workers.workers):
             if not self.may_fail(case, system):

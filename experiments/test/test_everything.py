@@ -33,22 +33,21 @@ class Choice(unittest.TestCase):
 
     def test_an_experiment_gets_the_flags_that_it_knows(self):
         known = "--quick --tune BUDGET --untuned"
-        self.assertEqual(everything.flags("m", options(), known), ["--tune", everything.TUNE])
-        self.assertEqual(everything.flags("m", options(tune="9m"), known), ["--tune", "9m"])
-        self.assertEqual(everything.flags("m", options(untuned=True, quick=True), known),
+        self.assertEqual(everything.flags(options(), known), ["--tune", everything.TUNE])
+        self.assertEqual(everything.flags(options(tune="9m"), known), ["--tune", "9m"])
+        self.assertEqual(everything.flags(options(untuned=True, quick=True), known),
                          ["--quick", "--untuned"])
-        self.assertEqual(everything.flags("m", options(quick=True, tune="1m"), "--quick"),
-                         ["--quick"])
-        self.assertEqual(everything.flags("m", options(quick=True), ""), [])
-        self.assertEqual(everything.flags("m", options(untuned=True, within="4m", tvm_tuning="9s"),
+        self.assertEqual(everything.flags(options(quick=True, tune="1m"), "--quick"), ["--quick"])
+        self.assertEqual(everything.flags(options(quick=True), ""), [])
+        self.assertEqual(everything.flags(options(untuned=True, within="4m", tvm_tuning="9s"),
                                           known + " --within TIME"), ["--untuned", "--within", "4m"])
-        self.assertEqual(everything.flags("m", options(), "--tune PROGRAM, --tune-twice"), [])
+        self.assertEqual(everything.flags(options(), "--tune PROGRAM, --tune-twice"), [])
 
     def test_what_tunes_in_a_time_of_its_own_is_left_to_it(self):
         known = everything.help_of("images")
         self.assertIn("--total TIME", known)
-        self.assertEqual(everything.flags("images", options(), known), [])
-        self.assertEqual(everything.flags("images", options(tune="9m"), known), ["--tune", "9m"])
+        self.assertEqual(everything.flags(options(), known), [])
+        self.assertEqual(everything.flags(options(tune="9m"), known), ["--tune", "9m"])
 
     def test_programs_that_know_a_flag_say_so_in_their_help(self):
         self.assertIn("--tune BUDGET", everything.help_of("lstm"))

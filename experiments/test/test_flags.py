@@ -56,7 +56,7 @@ class Flags(unittest.TestCase):
         parser = parser_of(tuning, lambda p: flags.add_within(p, "all of it"))
         options = argparse.Namespace(quick=False, untuned=False, tune="9m", within="4m",
                                      tvm_tuning=None)
-        self.assertEqual(everything.flags("p", options, parser.format_help()),
+        self.assertEqual(everything.flags(options, parser.format_help()),
                          ["--tune", "9m", "--within", "4m"])
 
 

@@ -126,7 +126,8 @@ struct Implementation {
   std::string symbol;
   std::string config;  // canonical JSON of the template's configuration, for explain
   std::string template_name;
-  int32_t max_threads = 0;  // 0: as many as the region has; 1: always one
+  // The most threads of a region that do it, and shares that it is cut into; 0: any number.
+  int32_t max_threads = 0;
   // Native code whose threads wait for nobody: its work may be cut into more shares than there are
   // threads, done in any order.
   bool divisible = false;

@@ -114,8 +114,8 @@ class AttentionTilesLowering {
     last_row_ = names_("last_row", ir::max(p_.n - height_, 0));
     std::vector<StmtRef> all = names_.statements();
     const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-    const Dim first = bind(all, "first_item", ir::floordiv(items * thread, threads));
-    const Dim end = bind(all, "end_item", ir::floordiv(items * (thread + 1), threads));
+    const Dim first = bind_dim("first_item", ir::floordiv(items * thread, threads), all);
+    const Dim end = bind_dim("end_item", ir::floordiv(items * (thread + 1), threads), all);
 
     std::vector<StmtRef> body;
     const Dims at =
@@ -124,7 +124,7 @@ class AttentionTilesLowering {
     h_ = at[1];
     body.push_back(pack_keys(head_of(1), p_.d, p_.m, key_panels_, keys_, square_));
     body.push_back(pack_values(head_of(2), p_.dv, p_.m, values_));
-    const Dim begin = bind(body, "first_group", at[2] * block_);
+    const Dim begin = bind_dim("first_group", at[2] * block_, body);
     body.push_back(kb::loop(LoopKind::kSerial, "q", begin, ir::min(groups - begin, block_),
                             group_of_tiles(tiles)));
     all.push_back(kb::with_tiles(
@@ -140,13 +140,6 @@ class AttentionTilesLowering {
   }
 
  private:
-  // A symbol for what is not a constant or one already.
-  static Dim bind(std::vector<StmtRef>& out, const std::string& symbol, const Dim& d) {
-    if (d.as_constant() || d.as_symbol()) return d;
-    out.push_back(kb::let_index(symbol, kb::index(d)));
-    return Dim::symbol(symbol);
-  }
-
   // Where the head's part of q, k or v lies.
   HeadPlace head_of(size_t operand) {
     const int64_t width = operand == 2 ? p_.dv : p_.d;
@@ -174,11 +167,11 @@ class AttentionTilesLowering {
   StmtRef group_of_tiles(const Dim& tiles) {
     const Dim first = Dim::symbol("q") * row_tiles_;
     std::vector<StmtRef> body;
-    const Dim here = bind(body, "tiles_here", ir::min(tiles - first, row_tiles_));
+    const Dim here = bind_dim("tiles_here", ir::min(tiles - first, row_tiles_), body);
     const auto each_tile = [&](const std::string& var, const auto& statement) {
       const Dim i = Dim::symbol(var);
       std::vector<StmtRef> one;
-      const Dim row = bind(one, var + "_row", ir::min((first + i) * height_, last_row_));
+      const Dim row = bind_dim(var + "_row", ir::min((first + i) * height_, last_row_), one);
       one.push_back(statement(i, row));
       return kb::loop(LoopKind::kSerial, var, 0, here, kb::seq(std::move(one)));
     };
@@ -256,8 +249,8 @@ class AttentionTilesLowering {
     const Dim i = Dim::symbol("oi"), r = Dim::symbol("or");
     std::vector<StmtRef> tile;
     const Dim own = (first + i) * height_;
-    const Dim from = bind(tile, "o_row", ir::min(own, last_row_));
-    const Dim shared = bind(tile, "o_shared", own - from);
+    const Dim from = bind_dim("o_row", ir::min(own, last_row_), tile);
+    const Dim shared = bind_dim("o_shared", own - from, tile);
     ColumnVectors columns{out_vectors_, lanes_, h_ * p_.dv + panel * lanes_, {}};
     if (p_.dv % lanes_ != 0) columns.valid = p_.dv - panel * lanes_;
     const Dim row = i * height_ + r;

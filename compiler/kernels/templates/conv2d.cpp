@@ -84,6 +84,12 @@ std::optional<Convolution> convolution_of(const Workload& w) {
   return alike ? p : std::nullopt;
 }
 
+ValueRef operand_element(const Workload& w, const Frame& f, size_t operand, const Dim& index) {
+  const ir::Atom& a = f.anchor->value->args[operand];
+  return a.is_constant() ? kb::number(f.anchor->var->type->dtype, a.constant->value(0))
+                         : kb::load(parameter_buffer(w, f, a), index);
+}
+
 namespace {
 
 class ConvLowering {
@@ -207,13 +213,6 @@ class ConvLowering {
                     kb::seq(std::move(body)));
   }
 
-  // An element of the weights (operand 1) or the bias (2).
-  ValueRef element(size_t operand, const Dim& index) const {
-    const ir::Atom& a = call_.args[operand];
-    return a.is_constant() ? kb::number(p_.type, a.constant->value(0))
-                           : kb::load(parameter_buffer(w_, frame_, a), index);
-  }
-
   // One output row of `rows` channels: at = (image, group, tile, row).
   //
   // Of a width that only the run knows, every tile of columns masks what lies beyond it: the sums
@@ -250,7 +249,8 @@ class ConvLowering {
     };
     const auto acc = [&] { return kb::reg(accumulators_, r * vectors_ + v); };
     ValueRef start = kb::number(p_.type, 0, lanes_);
-    if (call_.args.size() == 3) start = kb::broadcast(element(2, channel0 + r), lanes_);
+    if (call_.args.size() == 3)
+      start = kb::broadcast(operand_element(w_, frame_, 2, channel0 + r), lanes_);
     StmtRef init = unrolled(
         "r", rows, unrolled("v", vectors_, kb::set_reg(accumulators_, r * vectors_ + v, start)));
 
@@ -264,13 +264,13 @@ class ConvLowering {
                                         kb::load_strided(image_, index, p_.strides[1], lanes_,
                                                          p_.direct ? valid(v) : std::nullopt)));
     const Dim weight = (((channel0 + r) * p_.channels + c) * p_.kh + y) * p_.kw + x;
-    StmtRef multiply =
-        unrolled("r", rows,
-                 kb::seq({kb::let("w", kb::broadcast(element(1, weight), lanes_)),
-                          unrolled("v", vectors_,
-                                   kb::set_reg(accumulators_, r * vectors_ + v,
-                                               kb::fma(kb::local("w", p_.type, lanes_),
-                                                       kb::reg(panel_, v), acc())))}));
+    StmtRef multiply = unrolled(
+        "r", rows,
+        kb::seq({kb::let("w", kb::broadcast(operand_element(w_, frame_, 1, weight), lanes_)),
+                 unrolled("v", vectors_,
+                          kb::set_reg(accumulators_, r * vectors_ + v,
+                                      kb::fma(kb::local("w", p_.type, lanes_), kb::reg(panel_, v),
+                                              acc())))}));
     // Small windows are unrolled along their rows, unless the tile alone is work enough for a loop:
     // more code takes longer to compile and runs no faster.
     constexpr int64_t kEnough = 64;  // products in a straight stretch

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/kernels/kernel_ir.h"
+#include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/workload.h"
 
 namespace nimble::kernels {
@@ -25,5 +26,9 @@ struct Convolution {
 std::optional<Convolution> convolution_of_any(const Workload& w);
 // The same of f32 or f64, operands and result alike.
 std::optional<Convolution> convolution_of(const Workload& w);
+
+// An element of the weights (operand 1) or the bias (2) of the frame's convolution, its operands
+// and result of one type.
+kir::ValueRef operand_element(const Workload& w, const Frame& f, size_t operand, const Dim& index);
 
 }  // namespace nimble::kernels

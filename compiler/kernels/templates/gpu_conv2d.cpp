@@ -74,9 +74,7 @@ class ConvLowering {
     const Dim tiles = extents("tiles", ir::ceildiv(p_.out[2] * p_.out[3], per_block()));
     std::vector<StmtRef> all = extents.statements();
     const auto bind = [&](const std::string& symbol, const Dim& value) {
-      if (value.as_constant() || value.as_symbol()) return value;
-      all.push_back(kb::let_index(symbol, kb::index(value)));
-      return Dim::symbol(symbol);
+      return bind_dim(symbol, value, all);
     };
     const int64_t filter_tiles = (p_.filters + tile_.filters - 1) / tile_.filters;
     entry_ = bind("entry", ir::floordiv(gpu::block(0), tiles));
@@ -92,8 +90,8 @@ class ConvLowering {
       column_.push_back(bind(fmt::format("column{}", i), ir::mod(read, out_width_)));
     }
     for (int64_t f = 0; f < tile_.filters; ++f) {
-      const ValueRef start =
-          call_.args.size() == 3 ? element(2, channel(f)) : kb::number(p_.type, 0);
+      const ValueRef start = call_.args.size() == 3 ? operand_element(w_, frame_, 2, channel(f))
+                                                    : kb::number(p_.type, 0);
       for (int64_t i = 0; i < tile_.positions; ++i)
         all.push_back(kb::set_reg(sums_, sum(f, i), start));
     }
@@ -113,13 +111,6 @@ class ConvLowering {
   Dim channel(int64_t f) const {
     const Dim filter = first_filter_ + f;
     return group_ * p_.filters + (has_rest() ? ir::min(filter, p_.filters - 1) : filter);
-  }
-
-  // An element of the weights (operand 1) or the bias (2).
-  ValueRef element(size_t operand, const Dim& index) const {
-    const ir::Atom& a = call_.args[operand];
-    return a.is_constant() ? kb::number(p_.type, a.constant->value(0))
-                           : kb::load(parameter_buffer(w_, frame_, a), index);
   }
 
   StmtRef tap() {
@@ -150,8 +141,8 @@ class ConvLowering {
     }
     for (int64_t f = 0; f < tile_.filters; ++f) {
       const std::string name = fmt::format("w{}", f);
-      body.push_back(
-          kb::let(name, element(1, ((channel(f) * p_.channels + c) * p_.kh + ky) * p_.kw + kx)));
+      const Dim weight = ((channel(f) * p_.channels + c) * p_.kh + ky) * p_.kw + kx;
+      body.push_back(kb::let(name, operand_element(w_, frame_, 1, weight)));
       for (int64_t i = 0; i < tile_.positions; ++i)
         body.push_back(
             kb::set_reg(sums_, sum(f, i),

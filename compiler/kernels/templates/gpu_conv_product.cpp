@@ -41,10 +41,6 @@ using kir::ValueRef;
 constexpr int64_t kFewest = 16;  // filters of a group, and terms of a sum: less leaves tiles empty
 constexpr int64_t kMostTapsOfAxis = 30;  // that a row of bits has room for
 
-StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts = {}) {
-  return kb::let_index(name, kb::index(d), facts);
-}
-
 // What is known of a convolution, and its extents by name.
 struct Image : Convolution {
   Dim height, width, out_width, positions, plane, columns;

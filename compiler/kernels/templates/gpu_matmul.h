@@ -90,6 +90,8 @@ int copy_elements(const Workload& w, DType t, const kir::Dim& pitch);
 bool is_copied(DType t, int elements);
 // 1 where something is left, else 0.
 kir::Dim any_of(const kir::Dim& left);
+// Binds the symbol `name` to `d`, of which `facts` are known.
+kir::StmtRef let(const std::string& name, const kir::Dim& d, const ir::SymbolFacts& facts = {});
 // Bytes of a block's shared memory; nothing if the schedule is not one of this product.
 std::optional<int64_t> shared_bytes_of(const Workload& w, const Product& p, const Schedule& s);
 

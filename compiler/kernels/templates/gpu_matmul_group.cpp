@@ -44,14 +44,11 @@ class GroupUnit final : public Unit {
   std::vector<StmtRef> prologue() const override {
     const Dim group = ir::floordiv(ir::mod(thread(), s_.team()), kGroupThreads);
     const int across = s_.block_columns / s_.tile_columns;
-    const auto let = [](const char* name, const Dim& d, int64_t most, int64_t divisor) {
-      return kb::let_index(name, kb::index(d), ir::SymbolFacts{0, most, divisor});
-    };
     return {let_team(s_),
             let("group_row", ir::floordiv(group, across) * s_.tile_rows,
-                s_.block_rows - s_.tile_rows, s_.tile_rows),
+                {0, s_.block_rows - s_.tile_rows, s_.tile_rows}),
             let("group_column", ir::mod(group, across) * s_.tile_columns,
-                s_.block_columns - s_.tile_columns, s_.tile_columns)};
+                {0, s_.block_columns - s_.tile_columns, s_.tile_columns})};
   }
 
   StmtRef zero() const override {

@@ -21,10 +21,6 @@ namespace {
 
 constexpr int kSectorBytes = 32;  // that global memory is read in
 
-StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts = {}) {
-  return kb::let_index(name, kb::index(d), facts);
-}
-
 bool divides(const Workload& w, const Dim& d, int64_t by) {
   return w.facts.divisible(d, by) == ir::Proof::kYes;
 }
@@ -332,6 +328,10 @@ bool is_copied(DType t, int elements) {
 
 Dim any_of(const Dim& left) {
   return ir::max(ir::min(left, 1), 0);
+}
+
+StmtRef let(const std::string& name, const Dim& d, const ir::SymbolFacts& facts) {
+  return kb::let_index(name, kb::index(d), facts);
 }
 
 bool SharedTile::Form::suits(int threads) const {

@@ -44,10 +44,6 @@ int power_in(int n, int most) {
   return p;
 }
 
-StmtRef let(const char* name, const Dim& d, int64_t most, int64_t divisor = 1) {
-  return kb::let_index(name, kb::index(d), ir::SymbolFacts{0, most, divisor});
-}
-
 // `body` for each of `count` parts of a step, by their number `var`: a few of them unrolled, since
 // what is assembled grows with them and the time of a round does not.
 StmtRef in_rounds(const char* var, int count, const std::function<StmtRef(const Dim&)>& body) {
@@ -108,7 +104,8 @@ class ScalarUnit final : public Unit {
                   ir::mod(ir::floordiv(lane(), pair), threads_.lanes_across);
     const Dim y = ir::floordiv(warp_of_team, warps_across) * threads_.lanes_down +
                   ir::mod(lane(), pair) + ir::floordiv(lane(), pair * threads_.lanes_across) * pair;
-    return {let_team(s_), let("tx", x, threads_.across - 1), let("ty", y, threads_.down - 1)};
+    return {let_team(s_), let("tx", x, {0, threads_.across - 1, 1}),
+            let("ty", y, {0, threads_.down - 1, 1})};
   }
 
   StmtRef zero() const override {
@@ -212,11 +209,11 @@ class MatrixUnit final : public Unit {
   std::vector<StmtRef> prologue() const override {
     const Dim warp_of_team = ir::mod(warp(), s_.team() / kWarpLanes);
     const int across = s_.block_columns / s_.tile_columns;
-    return {let_team(s_), let("lane", gpu::lane(), kWarpLanes - 1),
+    return {let_team(s_), let("lane", gpu::lane(), {0, kWarpLanes - 1, 1}),
             let("warp_row", ir::floordiv(warp_of_team, across) * s_.tile_rows,
-                s_.block_rows - s_.tile_rows, s_.tile_rows),
+                {0, s_.block_rows - s_.tile_rows, s_.tile_rows}),
             let("warp_column", ir::mod(warp_of_team, across) * s_.tile_columns,
-                s_.block_columns - s_.tile_columns, s_.tile_columns)};
+                {0, s_.block_columns - s_.tile_columns, s_.tile_columns})};
   }
 
   StmtRef zero() const override {
@@ -345,7 +342,7 @@ class MatrixUnit final : public Unit {
 
 StmtRef let_team(const Schedule& s) {
   return s.k_split == 1 ? kb::seq({})
-                        : let("team", ir::floordiv(thread(), s.team()), s.k_split - 1);
+                        : let("team", ir::floordiv(thread(), s.team()), {0, s.k_split - 1, 1});
 }
 
 Dim team_of(const Schedule& s) {

@@ -23,6 +23,7 @@
 #include "compiler/kernels/templates/gpu_cell_lanes.h"
 #include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/recurrent_formulas.h"
 #include "compiler/kernels/templates/templates.h"
 
 namespace nimble::kernels {
@@ -98,7 +99,7 @@ class StepLowering : GpuCellLanes {
       all.push_back(kb::barrier(kir::Together::kBlock));
       all.push_back(one_gate("kc", 2, reset_));
       all.push_back(
-          of_each("ec", s_.units, first_unit(), [&](const Item& i) { return gru_candidate(i); }));
+          of_each("ec", s_.units, first_unit(), [&](const Item& i) { return gru_after_reset(i); }));
     }
     const Dim blocks = ir::ceildiv(hidden(), s_.units), rows = ir::ceildiv(cell_.batch, s_.rows);
     return gpu::launched(make_function(w_, cell_.frame, name, {}, {sums_}, kb::seq(std::move(all))),
@@ -204,25 +205,20 @@ class StepLowering : GpuCellLanes {
 
   StmtRef lstm_update(const Item& i) const {
     const Dim unit = first_unit() + i.u, at = state(i, unit);
-    const auto gate = [&](const char* function, int g) {
-      return function_of(function, kb::add(input(i, g, unit), sum(i, g)));
-    };
-    std::vector<StmtRef> all = {
-        kb::let("g_i", gate("sigmoid", 0)), kb::let("g_f", gate("sigmoid", 1)),
-        kb::let("g_g", gate("tanh", 2)), kb::let("g_o", gate("sigmoid", 3)),
-        kb::let("g_c",
-                kb::fma(local("g_f"), kb::load(cell_.c, at), kb::mul(local("g_i"), local("g_g"))))};
+    const auto gate = [&](int g) { return kb::add(input(i, g, unit), sum(i, g)); };
+    std::vector<StmtRef> all = {kb::let("g_i", sigmoid(gate(0))), kb::let("g_f", sigmoid(gate(1))),
+                                kb::let("g_g", tanh_of(gate(2))), kb::let("g_o", sigmoid(gate(3))),
+                                kb::let("g_c", lstm_state(local("g_f"), kb::load(cell_.c, at),
+                                                          local("g_i"), local("g_g")))};
     store_all(all, cell_.c_out, at, local("g_c"));
-    all.push_back(kb::let("g_h", kb::mul(local("g_o"), function_of("tanh", local("g_c")))));
+    all.push_back(kb::let("g_h", lstm_output(local("g_o"), local("g_c"))));
     store_all(all, cell_.h_out, at, local("g_h"));
     return kb::seq(std::move(all));
   }
 
-  // h' = (1 - z) * n + z * h = n + z * (h - n)
   StmtRef gru_result(const Dim& at, ValueRef z) const {
-    const ValueRef n = local("g_n");
     std::vector<StmtRef> all = {
-        kb::let("g_h", kb::fma(std::move(z), kb::sub(kb::load(cell_.h, at), n), n))};
+        kb::let("g_h", gru_blend(std::move(z), local("g_n"), kb::load(cell_.h, at)))};
     store_all(all, cell_.h_out, at, local("g_h"));
     return kb::seq(std::move(all));
   }
@@ -230,15 +226,14 @@ class StepLowering : GpuCellLanes {
     return kb::add(sum(i, place), bias(gate, unit));
   }
   ValueRef gate(const Item& i, int64_t place, int gate, const Dim& unit) const {
-    return function_of("sigmoid", kb::add(input(i, gate, unit), recurrent(i, place, gate, unit)));
+    return sigmoid(kb::add(input(i, gate, unit), recurrent(i, place, gate, unit)));
   }
 
   StmtRef gru_update(const Item& i) const {
     const Dim unit = first_unit() + i.u;
     return kb::seq(
         {kb::let("g_r", gate(i, 0, 0, unit)), kb::let("g_z", gate(i, 1, 1, unit)),
-         kb::let("g_n", function_of("tanh", kb::fma(local("g_r"), recurrent(i, 2, 2, unit),
-                                                    input(i, 2, unit)))),
+         kb::let("g_n", gru_candidate(local("g_r"), recurrent(i, 2, 2, unit), input(i, 2, unit))),
          gru_result(state(i, unit), local("g_z"))});
   }
 
@@ -250,10 +245,10 @@ class StepLowering : GpuCellLanes {
   StmtRef gru_keep(const Item& i) const {
     return kb::store(update_, i.r * s_.units + i.u, gate(i, 0, 1, first_unit() + i.u));
   }
-  StmtRef gru_candidate(const Item& i) const {
+  StmtRef gru_after_reset(const Item& i) const {
     const Dim unit = first_unit() + i.u;
     const ValueRef x = kb::add(input(i, 2, unit), recurrent(i, 0, 2, unit));
-    return kb::seq({kb::let("g_n", function_of("tanh", x)),
+    return kb::seq({kb::let("g_n", tanh_of(x)),
                     gru_result(state(i, unit), kb::load(update_, i.r * s_.units + i.u))});
   }
 

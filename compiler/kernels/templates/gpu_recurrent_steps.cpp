@@ -22,6 +22,7 @@
 #include "compiler/kernels/templates/gpu_cell_lanes.h"
 #include "compiler/kernels/templates/gpu_loops.h"
 #include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/recurrent_formulas.h"
 #include "compiler/kernels/templates/templates.h"
 
 namespace nimble::kernels {
@@ -214,8 +215,6 @@ class StepsLowering : GpuCellLanes {
   ValueRef recurrent(int gate) const {
     return kb::add(sum(gate), kb::load(all_.bias, gate * hidden() + hidden_unit()));
   }
-  static ValueRef sigmoid(ValueRef x) { return function_of("sigmoid", std::move(x)); }
-  static ValueRef tanh_of(ValueRef x) { return function_of("tanh", std::move(x)); }
 
   void store_h(std::vector<StmtRef>& to, ValueRef h) const {
     to.push_back(kb::let("g_h", std::move(h)));
@@ -234,21 +233,19 @@ class StepsLowering : GpuCellLanes {
         kb::let("g_f", sigmoid(gate(1))),
         kb::let("g_g", tanh_of(gate(2))),
         kb::let("g_o", sigmoid(gate(3))),
-        kb::let("g_c",
-                kb::fma(local("g_f"), kb::reg(cell_, 0), kb::mul(local("g_i"), local("g_g"))))};
+        kb::let("g_c", lstm_state(local("g_f"), kb::reg(cell_, 0), local("g_i"), local("g_g")))};
     store_all(all, all_.c_out, at(), local("g_c"));
-    store_h(all, kb::mul(local("g_o"), tanh_of(local("g_c"))));
+    store_h(all, lstm_output(local("g_o"), local("g_c")));
     return kb::seq(std::move(all));
   }
 
-  // h' = (1 - z) * n + z * h = n + z * (h - n)
   StmtRef gru() const {
     const auto gate = [&](int g) { return sigmoid(kb::add(input(g), recurrent(g))); };
     std::vector<StmtRef> all = {
         kb::let("g_r", gate(0)), kb::let("g_z", gate(1)),
-        kb::let("g_n", tanh_of(kb::fma(local("g_r"), recurrent(2), input(2))))};
+        kb::let("g_n", gru_candidate(local("g_r"), recurrent(2), input(2)))};
     const ValueRef h = kb::load(state_, row() * hidden() + hidden_unit());
-    store_h(all, kb::fma(local("g_z"), kb::sub(h, local("g_n")), local("g_n")));
+    store_h(all, gru_blend(local("g_z"), local("g_n"), h));
     return kb::seq(std::move(all));
   }
 

@@ -160,6 +160,12 @@ ValueRef lane_mask(const Dim& valid, int lanes) {
                      kb::broadcast(kb::cast(DType::kI32, kb::index(valid)), lanes));
 }
 
+Dim bind_dim(const std::string& symbol, const Dim& d, std::vector<StmtRef>& out) {
+  if (d.as_constant() || d.as_symbol()) return d;
+  out.push_back(kb::let_index(symbol, kb::index(d)));
+  return Dim::symbol(symbol);
+}
+
 std::vector<Dim> bind_coordinates(const std::string& prefix, const std::vector<Dim>& dims,
                                   const Dim& flat, std::vector<StmtRef>& out) {
   std::vector<Dim> coordinates = coordinates_of(dims, flat);

@@ -52,6 +52,10 @@ bool has_varying_check(std::set<std::string> varying, const std::vector<kir::Stm
 // Lane < valid as a bool vector.
 kir::ValueRef lane_mask(const kir::Dim& valid, int lanes);
 
+// `d`, or unless that is a constant or a symbol already, a symbol that stands for it, which a
+// statement appended to `out` binds.
+kir::Dim bind_dim(const std::string& symbol, const kir::Dim& d, std::vector<kir::StmtRef>& out);
+
 // Binds the coordinates of element `flat` of `dims` to symbols prefix0, prefix1, … (constants
 // stay constants), appending the statements to `out`.
 std::vector<kir::Dim> bind_coordinates(const std::string& prefix, const std::vector<kir::Dim>& dims,

@@ -28,6 +28,7 @@
 #include "compiler/kernels/templates/frame.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/recurrent_formulas.h"
 #include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
 #include "compiler/kernels/templates/tile.h"
@@ -102,13 +103,6 @@ std::optional<Cell> analyse(const Workload& w, const TargetInfo& t) {
   return cell;
 }
 
-ValueRef sigmoid(ValueRef x) {
-  return function_of("sigmoid", std::move(x));
-}
-ValueRef tanh_of(ValueRef x) {
-  return function_of("tanh", std::move(x));
-}
-
 class CellLowering {
  public:
   CellLowering(const Workload& w, const Cell& cell, const Config& c)
@@ -142,7 +136,7 @@ class CellLowering {
                            [&](const Dim& row, const Dim& r) { return gru_reset(row, r); }));
       body.push_back(kb::barrier());
       body.push_back(phase("q2", 2, 1, reset_,
-                           [&](const Dim& row, const Dim& r) { return gru_candidate(row, r); }));
+                           [&](const Dim& row, const Dim& r) { return gru_after_reset(row, r); }));
     }
     return make_function(w_, cell_.frame, name, std::move(scratch), {accumulators_, panel_},
                          kb::seq(std::move(body)));
@@ -204,12 +198,11 @@ class CellLowering {
     if (!cell_.packed && cell_.partial())
       product.rhs_valid = [=](const Dim&) -> std::optional<Dim> { return h - p * lanes; };
     product.k_extent = h;
-    const Dim r = Dim::symbol("c_r"), v = Dim::symbol("c_v");
-    StmtRef keep = kb::loop(LoopKind::kUnroll, "c_r", 0, t.rows,
-                            kb::loop(LoopKind::kUnroll, "c_v", 0, vectors,
-                                     kb::store(sums_, (r * gates + v + first_gate) * lanes,
-                                               kb::reg(accumulators_, r * vectors + v))));
-    return kb::seq({tile_zero(product, "i_"), tile_product(product, "i_"), std::move(keep)});
+    return kb::seq(
+        {tile_zero(product, "i_"), tile_product(product, "i_"),
+         keep_sums(accumulators_, t.rows, vectors, sums_, [&](const Dim& r, const Dim& v) {
+           return (r * gates + v + first_gate) * lanes;
+         })});
   }
 
   // ---- one row of one panel's units
@@ -244,20 +237,19 @@ class CellLowering {
 
   StmtRef lstm_update(const Dim& row, const Dim& r) const {
     auto gate = [&](int g) { return kb::add(input(row, g), sum(r, g)); };
-    std::vector<StmtRef> all = {kb::let("g_i", sigmoid(gate(0))), kb::let("g_f", sigmoid(gate(1))),
-                                kb::let("g_g", tanh_of(gate(2))), kb::let("g_o", sigmoid(gate(3))),
-                                kb::let("g_c", kb::fma(local("g_f"), state(cell_.c, row),
-                                                       kb::mul(local("g_i"), local("g_g"))))};
+    std::vector<StmtRef> all = {
+        kb::let("g_i", sigmoid(gate(0))), kb::let("g_f", sigmoid(gate(1))),
+        kb::let("g_g", tanh_of(gate(2))), kb::let("g_o", sigmoid(gate(3))),
+        kb::let("g_c", lstm_state(local("g_f"), state(cell_.c, row), local("g_i"), local("g_g")))};
     const Dim at = row * cell_.hidden + unit();
     store_all(all, cell_.c_out, at, local("g_c"));
-    all.push_back(kb::let("g_h", kb::mul(local("g_o"), tanh_of(local("g_c")))));
+    all.push_back(kb::let("g_h", lstm_output(local("g_o"), local("g_c"))));
     store_all(all, cell_.h_out, at, local("g_h"));
     return kb::seq(std::move(all));
   }
 
-  // h' = (1 - z) * n + z * h = n + z * (h - n)
   StmtRef gru_result(const Dim& row, ValueRef z) const {
-    ValueRef h = kb::fma(std::move(z), kb::sub(state(cell_.h, row), local("g_n")), local("g_n"));
+    ValueRef h = gru_blend(std::move(z), local("g_n"), state(cell_.h, row));
     std::vector<StmtRef> all = {kb::let("g_h", std::move(h))};
     store_all(all, cell_.h_out, row * cell_.hidden + unit(), local("g_h"));
     return kb::seq(std::move(all));
@@ -267,7 +259,7 @@ class CellLowering {
   StmtRef gru_update(const Dim& row, const Dim& r) const {
     return kb::seq({kb::let("g_r", sigmoid(kb::add(input(row, 0), recurrent(r, 0)))),
                     kb::let("g_z", sigmoid(kb::add(input(row, 1), recurrent(r, 1)))),
-                    kb::let("g_n", tanh_of(kb::fma(local("g_r"), recurrent(r, 2), input(row, 2)))),
+                    kb::let("g_n", gru_candidate(local("g_r"), recurrent(r, 2), input(row, 2))),
                     gru_result(row, local("g_z"))});
   }
 
@@ -279,7 +271,7 @@ class CellLowering {
                     store(update_, at, local("g_z"))});
   }
 
-  StmtRef gru_candidate(const Dim& row, const Dim& r) const {
+  StmtRef gru_after_reset(const Dim& row, const Dim& r) const {
     return kb::seq({kb::let("g_n", tanh_of(kb::add(input(row, 2), recurrent(r, 2)))),
                     gru_result(row, state(update_, row))});
   }
@@ -291,16 +283,6 @@ class CellLowering {
   RowTiles tiles_;
   BufferRef accumulators_, panel_, sums_, reset_, update_;
 };
-
-}  // namespace
-
-ValueRef function_of(const char* op, ValueRef x) {
-  const ir::ExprRef call = ir::make_call(op, {});
-  const DType dtype = x->dtype;
-  return compute(*call, {std::move(x)}, dtype);
-}
-
-namespace {
 
 // The operands of a call of a cell, or of all its steps; whether they are what templates take.
 bool bind_operands(const Workload& w, const ir::CellOperands& operands, RecurrentCell* cell) {

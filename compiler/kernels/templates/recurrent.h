@@ -40,9 +40,6 @@ struct RecurrentSteps : RecurrentCell {
 // Nothing if the group does more than these, whose results it hands out, each at least once.
 std::optional<RecurrentSteps> recurrent_steps(const Workload& w, Frame frame);
 
-// An element-wise operator of one value, in that value's type.
-kir::ValueRef function_of(const char* op, kir::ValueRef x);
-
 // The layout in which a cell's recurrent weights should be packed for `t`.
 std::string recurrent_layout(const TargetInfo& t, DType dtype);
 

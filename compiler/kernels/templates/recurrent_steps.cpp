@@ -8,6 +8,7 @@
 
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/recurrent.h"
+#include "compiler/kernels/templates/recurrent_formulas.h"
 #include "compiler/kernels/templates/templates.h"
 #include "vm/base/error.h"
 
@@ -73,7 +74,7 @@ class RowLowering {
   ValueRef sum(int gate) const { return kb::reg(sums_, gate); }
   ValueRef recurrent(int gate) const { return kb::add(sum(gate), bias(gate)); }
   ValueRef sigmoid_of(int gate, const ValueRef& more) const {
-    return function_of("sigmoid", kb::add(input(gate), more));
+    return sigmoid(kb::add(input(gate), more));
   }
 
   // The unit's products of `lhs` with the weights of some gates.
@@ -109,8 +110,7 @@ class RowLowering {
       all.push_back(each_unit(
           "unit",
           kb::seq({products("k", 2, 1, reset_), kb::let("g_z", kb::load(update_, unit(), lanes_)),
-                   kb::let("g_n", function_of("tanh", kb::add(input(2), recurrent(2)))),
-                   blend()})));
+                   kb::let("g_n", tanh_of(kb::add(input(2), recurrent(2)))), blend()})));
     }
     all.push_back(copy("n", state_, 0, all_.y_out[0], place() * hidden()));
     return kb::seq(std::move(all));
@@ -126,22 +126,18 @@ class RowLowering {
   StmtRef lstm() const {
     const BufferRef& c = all_.c_out[0];
     const Dim at = row() * hidden() + unit();
-    const ValueRef entered =
-        kb::mul(sigmoid_of(0, sum(0)), function_of("tanh", kb::add(input(2), sum(2))));
-    return kb::seq(
-        {kb::let("g_c", kb::fma(sigmoid_of(1, sum(1)), kb::load(c, at, lanes_), entered)),
-         kb::store(c, at, local("g_c")),
-         store_h(kb::mul(sigmoid_of(3, sum(3)), function_of("tanh", local("g_c"))))});
+    const ValueRef entering = tanh_of(kb::add(input(2), sum(2)));
+    return kb::seq({kb::let("g_c", lstm_state(sigmoid_of(1, sum(1)), kb::load(c, at, lanes_),
+                                              sigmoid_of(0, sum(0)), entering)),
+                    kb::store(c, at, local("g_c")),
+                    store_h(lstm_output(sigmoid_of(3, sum(3)), local("g_c")))});
   }
-  // h' = (1 - z) * n + z * h = n + z * (h - n)
-  StmtRef blend() const {
-    return store_h(kb::fma(local("g_z"), kb::sub(old_state(), local("g_n")), local("g_n")));
-  }
+  StmtRef blend() const { return store_h(gru_blend(local("g_z"), local("g_n"), old_state())); }
   StmtRef gru() const {
-    return kb::seq({kb::let("g_z", sigmoid_of(1, recurrent(1))),
-                    kb::let("g_n", function_of("tanh", kb::fma(sigmoid_of(0, recurrent(0)),
-                                                               recurrent(2), input(2)))),
-                    blend()});
+    return kb::seq(
+        {kb::let("g_z", sigmoid_of(1, recurrent(1))),
+         kb::let("g_n", gru_candidate(sigmoid_of(0, recurrent(0)), recurrent(2), input(2))),
+         blend()});
   }
 
   const Workload& w_;

@@ -40,6 +40,7 @@
 #include <algorithm>
 
 #include "compiler/kernels/templates/knobs.h"
+#include "compiler/kernels/templates/loops.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {
@@ -96,12 +97,12 @@ class TiledLowering {
   kir::Function run(const std::string& name) {
     std::vector<StmtRef> all = p_.ahead;
     const Dim thread = Dim::symbol("thread"), threads = Dim::symbol("threads");
-    row_count_ = bind(all, "rows", p_.rows);
-    tiles_ = bind(all, "tiles", ir::ceildiv(row_count_, rows_));
-    blocks_ = bind(all, "blocks", ir::ceildiv(tiles_, block_tiles_));
-    const Dim items = bind(all, "items", p_.images * blocks_ * items_of_block());
-    const Dim first = bind(all, "first_item", ir::floordiv(items * thread, threads));
-    const Dim end = bind(all, "end_item", ir::floordiv(items * (thread + 1), threads));
+    row_count_ = bind_dim("rows", p_.rows, all);
+    tiles_ = bind_dim("tiles", ir::ceildiv(row_count_, rows_), all);
+    blocks_ = bind_dim("blocks", ir::ceildiv(tiles_, block_tiles_), all);
+    const Dim items = bind_dim("items", p_.images * blocks_ * items_of_block(), all);
+    const Dim first = bind_dim("first_item", ir::floordiv(items * thread, threads), all);
+    const Dim end = bind_dim("end_item", ir::floordiv(items * (thread + 1), threads), all);
     const Dim first_block = ir::floordiv(first, items_of_block());
     const auto blocks = [&] {
       return kb::loop(LoopKind::kSerial, "item_block", first_block,
@@ -127,13 +128,6 @@ class TiledLowering {
   bool copies_lhs() const { return rest_ > 0 && !p_.filled; }
   int64_t items_of_block() const { return p_.groups * panels_.panels(); }
 
-  // A symbol for what is not a constant or one already.
-  static Dim bind(std::vector<StmtRef>& out, const std::string& symbol, const Dim& d) {
-    if (d.as_constant() || d.as_symbol()) return d;
-    out.push_back(kb::let_index(symbol, kb::index(d)));
-    return Dim::symbol(symbol);
-  }
-
   Dim first_row(const Dim& tile) const {
     return ir::min(tile * rows_, ir::max(row_count_ - rows_, 0));
   }
@@ -152,22 +146,23 @@ class TiledLowering {
     const Dim block = blocks_.is_constant(1)     ? Dim(0)
                       : p_.images.is_constant(1) ? number
                                                  : ir::mod(number, blocks);
-    image_ = p_.images.is_constant(1) ? Dim(0) : bind(body, "image", ir::floordiv(number, blocks));
-    tile_begin_ = bind(body, "tile_begin", ir::floordiv(tiles_ * block, blocks));
+    image_ =
+        p_.images.is_constant(1) ? Dim(0) : bind_dim("image", ir::floordiv(number, blocks), body);
+    tile_begin_ = bind_dim("tile_begin", ir::floordiv(tiles_ * block, blocks), body);
     tile_count_ =
-        bind(body, "tile_count", ir::floordiv(tiles_ * (block + 1), blocks) - tile_begin_);
+        bind_dim("tile_count", ir::floordiv(tiles_ * (block + 1), blocks) - tile_begin_, body);
     if (prefetch_ && full_steps_ > 0)
-      share_ =
-          bind(body, "share",
-               ir::ceildiv(lines_per_body(), ir::max(ir::ceildiv(tile_count_, row_tiles_), 1)));
+      share_ = bind_dim(
+          "share", ir::ceildiv(lines_per_body(), ir::max(ir::ceildiv(tile_count_, row_tiles_), 1)),
+          body);
     const Dim before = number * items_of_block();
-    first_item_ = bind(body, "begin_here", ir::max(first - before, 0));
+    first_item_ = bind_dim("begin_here", ir::max(first - before, 0), body);
     const Dim count = ir::min(end - before, items_of_block()) - first_item_;
-    row_groups_ = bind(body, "row_groups", ir::max(ir::ceildiv(tile_count_, row_tiles_), 1));
-    const Dim jobs = bind(body, "jobs", ir::max(count, 0) * row_groups_);
+    row_groups_ = bind_dim("row_groups", ir::max(ir::ceildiv(tile_count_, row_tiles_), 1), body);
+    const Dim jobs = bind_dim("jobs", ir::max(count, 0) * row_groups_, body);
     if (copies_lhs()) {
       // Groups of columns have one left-hand side where there is a rest, or each its own.
-      rest_row_ = bind(body, "rest_row", first_row(tile_begin_));
+      rest_row_ = bind_dim("rest_row", first_row(tile_begin_), body);
       if (p_.groups == 1) body.push_back(copy_lhs_rest(0));
     }
     body.push_back(kb::loop(LoopKind::kSerial, "job", 0, jobs + 1, one_job(jobs)));
@@ -186,7 +181,7 @@ class TiledLowering {
 
   Job job_of(std::vector<StmtRef>& out, const std::string& prefix, const Dim& number) const {
     const auto name = [&](const char* symbol, const Dim& d) {
-      return bind(out, prefix + symbol, d);
+      return bind_dim(prefix + symbol, d, out);
     };
     Job j;
     const Dim item = name("item", first_item_ + ir::floordiv(number, row_groups_));
@@ -207,7 +202,7 @@ class TiledLowering {
     const Dim number = Dim::symbol("job");
     const Job now = job_of(body, "", number);
     Job last = job_of(body, "last_", ir::max(number - 1, 0));
-    last.count = bind(body, "last_stored", last.count * ir::min(number, 1));
+    last.count = bind_dim("last_stored", last.count * ir::min(number, 1), body);
     if (copies_lhs() && p_.groups > 1) {
       // For the panels of a group, the first of which a thread may enter anywhere.
       const auto first = kb::both(kb::eq(now.number, 0), kb::eq(now.panel, 0));
@@ -286,7 +281,7 @@ class TiledLowering {
     std::vector<StmtRef> all;
     std::vector<Dim> rows;
     for (int i = 0; i < row_tiles; ++i)
-      rows.push_back(bind(all, "row" + std::to_string(i), first_row(now.tile + i)));
+      rows.push_back(bind_dim("row" + std::to_string(i), first_row(now.tile + i), all));
     all.push_back(p_.rounded ? zero_totals(now) : zero_tiles(row_tiles));
     if (full_steps_ > 0 || p_.filled) all.push_back(pieces(row_tiles, rows, now, last));
     if (shaped_outside_ && bodies() == 0) all.push_back(epilogue(last, 0, last.count));
@@ -315,10 +310,10 @@ class TiledLowering {
     std::vector<StmtRef> all;
     if (p_.rounded) all.push_back(zero_tiles(row_tiles));
     std::vector<Dim> lhs_rows;
-    const Dim left = bind(all, "left", p_.lhs_at(image_, now.group, i, j));
+    const Dim left = bind_dim("left", p_.lhs_at(image_, now.group, i, j), all);
     for (int r = 0; r < row_tiles; ++r)
-      lhs_rows.push_back(bind(all, "left" + std::to_string(r), left + rows[r] * p_.pitch));
-    const Dim right = bind(all, "right", rhs_at(now, piece * (p_.depth / group_)));
+      lhs_rows.push_back(bind_dim("left" + std::to_string(r), left + rows[r] * p_.pitch, all));
+    const Dim right = bind_dim("right", rhs_at(now, piece * (p_.depth / group_)), all);
     const auto one = [&](const Dim& s) {
       const Side lhs{p_.lhs, [&](int r) { return lhs_rows[r] + s * depth_; }, p_.pitch};
       const Side rhs{

@@ -111,14 +111,18 @@ TEST_P(ProductTest, DenseOfFewTilesIsForFewThreads) {
           .as_constant()
           .value();
   ASSERT_GE(panels, 4);
-  const auto threads = [&](const Dim& m) {
+  const auto threads = [&](const Dim& m, const char* split) {
     const Workload w = dense_workload(target_, m, 12, 200, false);
     const Template& t = *template_for(w, target_);
-    return t.lower(w, t.default_config(w, target_), target_, "f").max_threads;
+    Config config = t.default_config(w, target_);
+    config["split"] = std::string(split);
+    return t.lower(w, config, target_, "f").max_threads;
   };
-  EXPECT_EQ(threads(1), panels);
-  EXPECT_GE(threads(100), 2 * panels);
-  EXPECT_EQ(threads(kM), 0);
+  EXPECT_EQ(threads(1, "columns"), panels);
+  EXPECT_GE(threads(100, "columns"), 2 * panels);
+  EXPECT_EQ(threads(1, "rows"), 1);
+  EXPECT_EQ(threads(100, "columns"), panels * threads(100, "rows"));
+  for (const char* split : {"columns", "rows"}) EXPECT_EQ(threads(kM, split), 0) << split;
 }
 
 // The largest products in size: nothing saturates or wraps on the way. Behind a row's last element

@@ -146,13 +146,12 @@ KernelCallResult run_kernel(const PreparedKernel& k, std::span<const Value> argu
   int32_t shares = most_shares(target, threads);
   if (k.uses_scratch) {
     int64_t bytes = scratch_for(k, threads, frame);
-    if (shares > 1) {
-      // For as many as there may be at another time: a run that had enough memory has it again.
+    // For as many as there may be at another time: a run that had enough memory has it again.
+    for (const int64_t most = bytes + threads * kMoreScratch; shares > 1; shares /= 2) {
       const int64_t cut = scratch_for(k, threads * shares, frame);
-      if (cut <= bytes + threads * kMoreScratch)
-        bytes = cut;
-      else
-        shares = 1;
+      if (cut > most) continue;
+      bytes = cut;
+      break;
     }
     if (bytes < 0) [[unlikely]]
       fail_scratch(k, bytes);

@@ -133,8 +133,12 @@ void resolve_targets(const exec::Kernel& kernel, const NativeCode& code, const s
     } else if (impl.kind == ImplementationKind::kNative) {
       target.native = find_native(impl.symbol);
       target.divisible = impl.divisible && target.native;
-      // The image of a level that the kernel was not tuned for has one function for it.
-      if (!target.native) target.native = find_native(kernel.name);
+      // The image of a level that the kernel was not tuned for has one function for it, of which
+      // nothing is known.
+      if (!target.native) {
+        target.native = find_native(kernel.name);
+        target.max_threads = 0;
+      }
       if (!target.native)
         throw Error(Status::kCorrupt, place,
                     fmt::format("kernel {}: the native code has no {}", kernel.name, impl.symbol),

@@ -415,8 +415,8 @@ Lowered BlockwiseTemplate::lower(const Workload& w, const Config& c, const Targe
   const bool by_rows = knob_text(c, "split") == "rows";
   const int64_t panels = p->words.panels();
   out.max_threads = most_threads(p->m, knob_int(c, "rows"), by_rows ? 1 : panels);
-  // By rows a share unpacks all weights, of bytes it rounds all rows. A panel that lies in two
-  // shares is unpacked by both, which is as much as two of its rows take.
+  // By rows a share unpacks all weights; of bytes it rounds all rows of each block that it has a
+  // part of. A panel that lies in two shares is unpacked by both, which is little beside many rows.
   out.divisible = !by_rows && !p->bytes;
   return out;
 }

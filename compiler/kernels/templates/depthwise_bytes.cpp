@@ -34,9 +34,9 @@
 #include "compiler/kernels/templates/conv_nhwc.h"
 #include "compiler/kernels/templates/knobs.h"
 #include "compiler/kernels/templates/loops.h"
+#include "compiler/kernels/templates/operand_types.h"
 #include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
-#include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

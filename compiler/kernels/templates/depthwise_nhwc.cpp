@@ -24,7 +24,6 @@
 #include "compiler/kernels/templates/loops.h"
 #include "compiler/kernels/templates/row_tiles.h"
 #include "compiler/kernels/templates/templates.h"
-#include "compiler/kernels/templates/tile.h"
 #include "vm/base/error.h"
 
 namespace nimble::kernels {

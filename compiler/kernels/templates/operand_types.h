@@ -41,7 +41,7 @@ kir::Fragment fragment_of_call(const TargetInfo& t, kir::Fragment own, const ir:
 kir::Fragment fragment_within(const TargetInfo& t, kir::Fragment own, int64_t most);
 // In how many neighbours the right-hand side should be packed for vectors of a target.
 int group_for(const TargetInfo& t, DType lhs, DType rhs, DType sum, int64_t most = kir::kAnyWeight);
-// How many elements it takes of a row at a time; 1 without one.
+// How many elements a fragment takes of a row at a time; 1 without one.
 int group_of(std::optional<kir::Fragment> fragment);
 // Whether without a fragment operands of a type are multiplied in that of the sums: it is theirs,
 // or they are converted as they are loaded.

@@ -50,7 +50,8 @@ class RowTiles {
     Dim valid;   // rows that exist, <= rows
   };
   // Runs `body` for tiles [begin, begin + extent). The body is emitted once for each size that a
-  // tile may have; `after` (may be empty) is emitted once, after whichever body ran.
+  // tile may have; `after` (may be empty) is emitted once, after whichever body ran. An empty range
+  // behind the last tile is the caller's to leave out: a checked tail would take it for that tile.
   kir::StmtRef for_each(const Dim& begin, const Dim& extent,
                         const std::function<kir::StmtRef(const Tile&)>& body,
                         const std::function<kir::StmtRef(const Tile&)>& after) const;
@@ -59,11 +60,11 @@ class RowTiles {
 
   // How threads share the tiles of a product whose columns lie in panels.
   struct Sharing {
-    bool by_rows = false;  // each has a range of the tiles, of all panels
-    int64_t block_tiles =
-        1;  // of a block at most, whose tiles all panels take before the next one's
+    bool by_rows = false;     // each thread has a range of the tiles, and all panels of it
+    int64_t block_tiles = 1;  // at most; a block takes all panels before the next block begins
     int64_t panels = 1;
-    int64_t units = 1, of_last = 1;  // of work, of a tile of a panel, and of the last one
+    int64_t units = 1;    // of work that a tile of a panel is
+    int64_t of_last = 1;  // the same of the last panel
   };
   // A thread's share, block by block: `ahead` (may be empty) makes what stands ahead of a block's
   // panels, and `panel` is done for each of these, "p", of which it has tiles (own_tiles). The

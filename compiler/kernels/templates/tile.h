@@ -23,10 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "compiler/ir/expr.h"
 #include "compiler/ir/layout.h"
 #include "compiler/kernels/fragments.h"
 #include "compiler/kernels/kernel_ir.h"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "compiler/kernels/templates/row_tiles.h"
-#include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/templates/window.h"
 
 namespace nimble::kernels {

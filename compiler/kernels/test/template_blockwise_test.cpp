@@ -152,16 +152,19 @@ TEST_P(BlockwiseTest, OfFewTilesIsForFewThreads) {
   }
 }
 
-// Of columns a share unpacks its own panels; it rounds all rows.
+// Of columns a share unpacks its own panels, of rows all; it rounds all rows of its blocks.
 TEST_P(BlockwiseTest, OfColumnsIsDivisible) {
-  const auto divisible = [&](const char* m, bool bytes) {
+  const auto divisible = [&](const char* m, bool bytes, const char* split) {
     const Workload w = workload(target_, m, Form{4, 16, 16, 200, false, bytes});
     const Template& t = *template_for(w, target_);
-    return t.lower(w, t.default_config(w, target_), target_, "f").divisible;
+    Config config = t.default_config(w, target_);
+    config["split"] = std::string(split);
+    return t.lower(w, config, target_, "f").divisible;
   };
-  EXPECT_TRUE(divisible("m", false));
-  EXPECT_TRUE(divisible("1", false));
-  EXPECT_FALSE(divisible("m", true)) << "rounded rows";
+  EXPECT_TRUE(divisible("m", false, "columns"));
+  EXPECT_TRUE(divisible("1", false, "columns"));
+  EXPECT_FALSE(divisible("m", false, "rows"));
+  EXPECT_FALSE(divisible("m", true, "columns")) << "rounded rows";
 }
 
 // Weights that were packed for wider vectors, as a file for several levels has them.

@@ -1,7 +1,6 @@
 // Convolutions of channels-last images by vectors against the reference interpreter.
 #include "compiler/kernels/targets.h"
 #include "compiler/kernels/templates/row_tiles.h"
-#include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/test/image_cases.h"
 
 namespace nimble::kernels::testing {

@@ -5,7 +5,6 @@
 
 #include "compiler/kernels/interpreter.h"
 #include "compiler/kernels/templates/row_tiles.h"
-#include "compiler/kernels/templates/tile.h"
 #include "compiler/kernels/test/kernel_builder.h"
 
 namespace nimble::kernels {

@@ -79,6 +79,13 @@ TEST_F(SharesTest, WhatStandsInIsNotCut) {
   for (int run = 0; run < 3; ++run) EXPECT_THAT(shares(), Each(2));
 }
 
+TEST_F(SharesTest, WhatStandsInIsForAnyNumberOfThreads) {
+  load("[0]", "threads 1");
+  EXPECT_THAT(shares(), Each(1));
+  load("[0]", "threads 1", "of_another_level");
+  EXPECT_THAT(shares(), Each(2));
+}
+
 TEST_F(SharesTest, NoMoreThanHaveSomethingToDo) {
   load("[0]", "threads 5 divisible");
   EXPECT_THAT(shares(), Each(2));
@@ -96,6 +103,12 @@ TEST_F(SharesTest, ScratchMemoryIsTheSameInAllRuns) {
   EXPECT_GE(held, without + 16 * 64);
   for (int run = 0; run < 3; ++run) EXPECT_THAT(shares(), Each(Ge(4)));
   EXPECT_EQ(session_->memory().reserved, held);
+}
+
+TEST_F(SharesTest, AsManyAsMayHaveTheirScratchMemory) {
+  load("[a1 40000 *]", "divisible");
+  EXPECT_THAT(shares(), Each(2));
+  for (int run = 0; run < 3; ++run) EXPECT_THAT(shares(), Each(4));
 }
 
 TEST_F(SharesTest, MuchScratchMemoryIsNotMultiplied) {

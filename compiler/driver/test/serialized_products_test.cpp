@@ -1,6 +1,7 @@
 // What becomes of a kernel whose products of groups of warps the assembler does one after the
 // other. Of which kernels it says so, its version decides; so the cache of code is given the log of
 // one that did, of the kernel of another candidate than the default.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "compiler/codegen/code_cache.h"
@@ -19,12 +20,16 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Of extents that no other test has: they share a cache.
-constexpr const char* kProduct = R"(
-fn @main(%x: Tensor[(n, 88), f32], %w: Tensor[(88, 136), f32]) {
-  let %y = matmul(%x, %w);
-  %y
-})";
+// Of extents that no other test has, not even of these: they share a cache and may run at a time.
+std::string product() {
+  const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
+  int number = 0;
+  while (all.current_test_suite()->GetTestInfo(number) != all.current_test_info()) ++number;
+  return fmt::format(
+      "fn @main(%x: Tensor[(n, 88), f32], %w: Tensor[(88, {0}), f32]) {{"
+      " let %y = matmul(%x, %w); %y }}",
+      136 + 8 * number);
+}
 
 constexpr const char* kSaid =
     "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
@@ -85,7 +90,7 @@ class SerializedProducts : public ::testing::Test {
     if (cache_) say("");
   }
 
-  static ir::Module module() { return ir::infer_types(ir::parse_module(kProduct)); }
+  static ir::Module module() { return ir::infer_types(ir::parse_module(product())); }
 
   // The candidate's kernel and no other.
   KernelSet alone() const {

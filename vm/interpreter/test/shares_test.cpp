@@ -112,7 +112,7 @@ TEST_F(SharesTest, AsManyAsMayHaveTheirScratchMemory) {
 }
 
 TEST_F(SharesTest, MuchScratchMemoryIsNotMultiplied) {
-  load("[a1 65536 *]", "divisible");  // for each share
+  load("[a1 100000 *]", "divisible");  // for each share
   for (int run = 0; run < 3; ++run) EXPECT_THAT(shares(), Each(2));
 }
 
